@@ -1,0 +1,63 @@
+# `make examples` and `make test` do everything; see README.md.
+export CGO_ENABLED = 0
+
+GO         ?= go
+PREFIX     ?= $(HOME)/.local
+GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build examples deps test lint cross bench fuzz install clean
+
+build: bin/ev
+
+.PHONY: bin/ev
+bin/ev:
+	$(GO) build -trimpath -o bin/eval ./cmd/eval
+	ln -sf eval bin/ev
+
+examples: build
+	bin/ev build //examples/...
+
+# What tests need beyond the standard tool chain, so that they run without a
+# network: all modules, and the linters of the separate module tools/.
+deps:
+	$(GO) mod download
+	cd tools && $(GO) build -o ../bin/tools/ tool
+
+test: deps build lint cross
+	$(GO) test ./...
+
+# -race needs cgo and a C compiler: where there is none, the plain tests stand.
+race:
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+lint: deps
+	$(GO) vet ./...
+	@out=$$(bin/tools/gofumpt -l cas cmd rules starlark workspace *.go); \
+		if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
+	bin/tools/staticcheck ./...
+
+cross:
+	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/eval
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
+
+bench: build
+	cd tools && $(GO) run ./bench ../bin/eval
+
+FUZZTIME ?= 20s
+fuzz:
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "$$p $$f"; \
+			$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p || exit 1; \
+		done; \
+	done
+
+install: build
+	mkdir -p $(PREFIX)/bin
+	cp bin/eval $(PREFIX)/bin/eval
+	ln -sf eval $(PREFIX)/bin/ev
+
+clean:
+	rm -rf bin eval-out

@@ -1,0 +1,214 @@
+package cas
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// OutputFile is a file that an action wrote.
+type OutputFile struct {
+	Path       string // relative to the working directory
+	Digest     Digest
+	Executable bool
+}
+
+// Result is what an action came to, a subset of the message
+// build.bazel.remote.execution.v2.ActionResult.
+type Result struct {
+	Files          []OutputFile // encoded sorted by path
+	ExitCode       int32
+	Stdout, Stderr Digest            // zero: none was kept
+	Aux            map[string][]byte // facts beside the outputs, by name
+}
+
+// auxPrefix begins the type URL of an entry of Aux on the wire. A URL needs the
+// slash; the value is our bytes as they are, since no server looks into it.
+const auxPrefix = "eval/"
+
+// Encode gives the canonical bytes: files sorted by path, Aux by name, as
+// google.protobuf.Any in execution_metadata.auxiliary_metadata. A path that
+// occurs twice, is absolute or not clean, a missing digest, digests of two
+// functions and an Aux name that is empty or not UTF-8 are errors.
+func (r Result) Encode() ([]byte, error) {
+	r.Files = sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) })
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("encode result: %w", err)
+	}
+	var b, node []byte
+	for _, f := range r.Files {
+		node = appendString(node[:0], 1, f.Path)
+		node = appendDigest(node, 2, f.Digest)
+		node = appendBool(node, 4, f.Executable)
+		b = appendBytes(b, 2, node)
+	}
+	b = appendVarint(b, 4, int64(r.ExitCode))
+	if !r.Stdout.IsZero() {
+		b = appendDigest(b, 6, r.Stdout)
+	}
+	if !r.Stderr.IsZero() {
+		b = appendDigest(b, 8, r.Stderr)
+	}
+	if len(r.Aux) > 0 {
+		b = appendBytes(b, 9, r.encodeMetadata())
+	}
+	return b, nil
+}
+
+// encodeMetadata writes ExecutedActionMetadata{auxiliary_metadata = 11}.
+func (r Result) encodeMetadata() []byte {
+	var b, entry []byte
+	for _, name := range slices.Sorted(maps.Keys(r.Aux)) {
+		entry = appendString(entry[:0], 1, auxPrefix+name)
+		if v := r.Aux[name]; len(v) > 0 {
+			entry = appendBytes(entry, 2, v)
+		}
+		b = appendBytes(b, 11, entry)
+	}
+	return b
+}
+
+// check expects sorted files.
+func (r Result) check() error {
+	var fn sameFunc
+	for i, f := range r.Files {
+		err := cmp.Or(checkPath(f.Path), fn.add(f.Digest))
+		if err == nil && i > 0 && r.Files[i-1].Path == f.Path {
+			err = errTwice
+		}
+		if err != nil {
+			return fmt.Errorf("output %q: %w", f.Path, err)
+		}
+	}
+	for _, d := range [2]Digest{r.Stdout, r.Stderr} {
+		if d.IsZero() {
+			continue
+		}
+		if err := fn.add(d); err != nil {
+			return fmt.Errorf("standard output or error: %w", err)
+		}
+	}
+	for name := range r.Aux {
+		err := checkText(name)
+		if name == "" {
+			err = errors.New("empty name")
+		}
+		if err != nil {
+			return fmt.Errorf("aux %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// eachBlob calls fn with every digest and what it is to the reader of an error.
+func (r Result) eachBlob(fn func(role string, d Digest) error) error {
+	for _, f := range r.Files {
+		if err := fn(f.Path, f.Digest); err != nil {
+			return err
+		}
+	}
+	if !r.Stdout.IsZero() {
+		if err := fn("stdout", r.Stdout); err != nil {
+			return err
+		}
+	}
+	if !r.Stderr.IsZero() {
+		return fn("stderr", r.Stderr)
+	}
+	return nil
+}
+
+// DecodeResult reads an ActionResult, also one that a server has added to:
+// what Result has no room for is skipped if nothing is lost (worker, times,
+// inlined copies) and an error if it would be (output directories, symlinks,
+// bytes with no digest). The digests get function fn, which isn't on the wire.
+// Empty lists and maps come back as nil.
+func DecodeResult(fn Func, b []byte) (Result, error) {
+	var r Result
+	var raw [2]bool
+	err := checkFunc(fn)
+	if err == nil {
+		err = eachField(b, func(f field) error { return r.decodeField(fn, f, &raw) })
+	}
+	switch {
+	case err != nil:
+	case raw[0] && r.Stdout.IsZero(), raw[1] && r.Stderr.IsZero():
+		err = errors.New("inlined standard output or error without digest")
+	default:
+		r.Files = sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) })
+		err = r.check()
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("decode result: %w", err)
+	}
+	return r, nil
+}
+
+func (r *Result) decodeField(fn Func, f field, raw *[2]bool) (err error) {
+	switch f.num {
+	case 2:
+		var n FileNode
+		n, err = f.fileNode(fn)
+		r.Files = append(r.Files, OutputFile{Path: n.Name, Digest: n.Digest, Executable: n.Executable})
+	case 3, 10, 11, 12:
+		err = errors.New("output directories and symlinks are not supported")
+	case 4:
+		var v int64
+		if v, err = f.varint(); err == nil {
+			r.ExitCode, err = int32Of(v)
+		}
+	case 5:
+		raw[0] = len(f.bytes) > 0
+	case 6:
+		r.Stdout, err = f.digest(fn)
+	case 7:
+		raw[1] = len(f.bytes) > 0
+	case 8:
+		r.Stderr, err = f.digest(fn)
+	case 9:
+		var msg []byte
+		if msg, err = f.message(); err == nil {
+			err = eachField(msg, r.decodeMetadata)
+		}
+	}
+	return err
+}
+
+func (r *Result) decodeMetadata(f field) error {
+	if f.num != 11 {
+		return nil
+	}
+	msg, err := f.message()
+	if err != nil {
+		return err
+	}
+	var url string
+	value := []byte{}
+	err = eachField(msg, func(f field) (err error) {
+		switch f.num {
+		case 1:
+			url, err = f.text()
+		case 2:
+			if value, err = f.message(); err == nil {
+				value = bytes.Clone(value)
+			}
+		}
+		return err
+	})
+	name, ours := strings.CutPrefix(url, auxPrefix)
+	switch {
+	case err != nil || !ours:
+		return err
+	case r.Aux == nil:
+		r.Aux = map[string][]byte{}
+	}
+	if _, ok := r.Aux[name]; ok {
+		return fmt.Errorf("aux %q: %w", name, errTwice)
+	}
+	r.Aux[name] = value
+	return nil
+}

@@ -1,0 +1,219 @@
+package cas
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Put stores b and gives its digest. If the blob is there, in the root of class
+// c or for Pure in either, it isn't written again. When Put has returned for
+// Capture, the blob survives a power cut. On an error the store is as before.
+func (s *Store) Put(c Class, b []byte) (Digest, error) {
+	d := s.fn.Sum(b)
+	have, err := s.present(c, d)
+	if err == nil && !have {
+		if len(b) > sampleSize {
+			_, err = s.putStream(c, b[:sampleSize], bytes.NewReader(b[sampleSize:]))
+		} else {
+			err = s.putSmall(c, d, b)
+		}
+	}
+	if err != nil {
+		return Digest{}, fmt.Errorf("write blob %v: %w", d, err)
+	}
+	return d, nil
+}
+
+// PutReader is Put for all that r yields, in memory that doesn't grow with it.
+// The digest is only known at the end, so a blob that is there is written to a
+// temporary file all the same.
+func (s *Store) PutReader(c Class, r io.Reader) (Digest, error) {
+	head := make([]byte, sampleSize)
+	n, err := io.ReadFull(r, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return s.Put(c, head[:n])
+	}
+	var d Digest
+	if err == nil {
+		d, err = s.putStream(c, head, r)
+	}
+	if err != nil {
+		return Digest{}, fmt.Errorf("write blob: %w", err)
+	}
+	return d, nil
+}
+
+// present reports whether there is nothing to write.
+func (s *Store) present(c Class, d Digest) (bool, error) {
+	switch c {
+	case Pure:
+		_, err := s.find(d, s.roots(Pure))
+		return err == nil, nil // if it can't be read, let us see if it can be written
+	case Capture:
+		f, err := s.find(d, []*root{s.data})
+		if err != nil {
+			return false, nil
+		}
+		return true, f.sync() // it may have been written as a pure one
+	}
+	return false, c.check()
+}
+
+// sync puts the file and its name on the disk.
+func (f blobFile) sync() error {
+	file, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return f.root.syncDirs(f.path)
+}
+
+func (s *Store) putSmall(c Class, d Digest, b []byte) error {
+	suffix := ""
+	if len(b) >= minCompress {
+		packed, err := s.codec.pack(b)
+		if err != nil {
+			return err
+		}
+		if packed != nil {
+			b, suffix = packed, packedSuffix
+		}
+	}
+	r := s.root(c)
+	return s.writeFile(c, func(w io.Writer) (string, time.Time, error) {
+		_, err := w.Write(b)
+		return r.blobPath(d) + suffix, stampOf(d, int64(len(b))), err
+	})
+}
+
+// putStream stores head and then all of r; head decides whether to compress.
+func (s *Store) putStream(c Class, head []byte, r io.Reader) (d Digest, err error) {
+	packed, err := s.codec.pack(head)
+	if err != nil {
+		return Digest{}, err
+	}
+	err = s.writeFile(c, func(w io.Writer) (string, time.Time, error) {
+		size := &counter{w: w}
+		all := io.MultiReader(bytes.NewReader(head), r)
+		if packed == nil {
+			d, err = s.copySum(size, all)
+		} else {
+			d, err = s.copyPacked(size, all)
+		}
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		if have, err := s.present(c, d); have || err != nil {
+			return "", time.Time{}, err
+		}
+		path := s.root(c).blobPath(d)
+		if packed != nil {
+			path += packedSuffix
+		}
+		return path, stampOf(d, size.n), nil
+	})
+	return d, err
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (s *Store) copySum(w io.Writer, r io.Reader) (Digest, error) {
+	h := s.fn.New()
+	n, err := io.CopyBuffer(io.MultiWriter(h, w), r, make([]byte, sampleSize))
+	return digestOf(s.fn, h, n), err
+}
+
+func (s *Store) copyPacked(w io.Writer, r io.Reader) (Digest, error) {
+	pack, err := s.codec.packWriter(w)
+	if err != nil {
+		return Digest{}, err
+	}
+	d, err := s.copySum(pack, r)
+	if err != nil {
+		return Digest{}, err
+	}
+	return d, pack.Close()
+}
+
+// writeFile has fill write a temporary file, gives it the time and renames it
+// to the path that fill returns; with path "" nothing is kept. A process killed
+// at any point leaves the file at path as it was or whole.
+func (s *Store) writeFile(c Class, fill func(io.Writer) (path string, stamp time.Time, err error)) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	r := s.root(c)
+	temp, err := r.temp(s.now())
+	if err != nil {
+		return err
+	}
+	path, stamp, err := fill(temp)
+	if err == nil && path != "" {
+		err = finish(temp, 0o444, stamp, c == Capture)
+	}
+	err = errors.Join(err, temp.Close())
+	if err == nil && path != "" {
+		err = r.rename(temp.Name(), path)
+	}
+	if err != nil || path == "" {
+		return errors.Join(err, ignoreAbsent(os.Remove(temp.Name())))
+	}
+	if c == Capture {
+		return r.syncDirs(path)
+	}
+	return nil
+}
+
+func ignoreAbsent(err error) error {
+	if absent(err) {
+		return nil
+	}
+	return err
+}
+
+// finish sets mode and time after the last write, before the sync that is to
+// put them on the disk. With a zero stamp the time stays.
+func finish(temp *os.File, mode fs.FileMode, stamp time.Time, sync bool) error {
+	if err := temp.Chmod(mode); err != nil {
+		return err
+	}
+	if !stamp.IsZero() {
+		if err := os.Chtimes(temp.Name(), stamp, stamp); err != nil {
+			return err
+		}
+	}
+	if sync {
+		return temp.Sync()
+	}
+	return nil
+}
+
+// rename makes the folders above path only when they turn out to be missing.
+func (r *root) rename(temp, path string) error {
+	err := os.Rename(temp, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeDirs(filepath.Dir(path), r.path(tempName), 0o755); err != nil {
+			return err
+		}
+		err = os.Rename(temp, path)
+	}
+	return err
+}

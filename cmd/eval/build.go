@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/evalbuild/eval/rules/stats"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/engine"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+func buildCommand() *cli.Command {
+	return verb("build", "run what is missing, write eval-out, print the conclusions", "PATTERN...", buildFlags,
+		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runBuild) })
+}
+
+// withSession opens the workspace for a verb and closes it after.
+func withSession(ctx context.Context, s *settings, f func(context.Context, *session) error) error {
+	ses, err := open(s)
+	if err != nil {
+		return err
+	}
+	defer ses.close()
+	return f(ctx, ses)
+}
+
+func runBuild(ctx context.Context, s *session) error {
+	log, err := newEventLog(s.values["events"], s.values["profile"])
+	if err != nil {
+		return err
+	}
+	defer log.close()
+	targets, err := s.targets(ctx, s.args)
+	if err != nil {
+		return err
+	}
+	live := newProgress(os.Stderr)
+	eng := s.engine(engine.Options{
+		Print: func(label graph.Label, msg string) { live.say("%s: %s", label, safe(msg)) },
+		Event: func(e engine.Event) {
+			live.event(e)
+			log.action(e)
+		},
+	})
+	rep, err := eng.Build(ctx, targets)
+	live.end()
+	if rep != nil {
+		if lerr := log.finish(rep); lerr != nil && err == nil {
+			err = lerr
+		}
+		s.printBuild(eng, rep, errors.Is(err, engine.ErrInterrupted))
+	}
+	if err != nil {
+		return err
+	}
+	return s.verdictOf(rep)
+}
+
+// verdictOf turns what a build did into an exit code.
+func (s *session) verdictOf(rep *engine.Report) error {
+	if len(rep.Problems) > 0 {
+		for _, p := range rep.Problems {
+			if p.Infra {
+				return exit(exitInfra)
+			}
+		}
+		return exit(exitFailed)
+	}
+	for _, t := range rep.Targets {
+		if card, err := s.scorecard(t.Scorecard); err == nil && card != nil && card.ExpectMet != nil && !*card.ExpectMet {
+			return exit(exitGate)
+		}
+	}
+	return nil
+}
+
+// printBuild prints problems, changed verdicts, the table and the summary.
+func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted bool) {
+	for _, p := range rep.Problems {
+		printProblem(p)
+	}
+	var cards []*scorecard
+	for _, t := range rep.Targets {
+		card, err := s.scorecard(t.Scorecard)
+		if err != nil || card == nil {
+			continue
+		}
+		cards = append(cards, card)
+		if before, err := s.scorecard(t.Before); err == nil && before != nil && t.Status == engine.Ran {
+			if line := s.changed(eng, t.Target, before, card); line != "" {
+				fmt.Println(line)
+			}
+		}
+	}
+	if len(cards) > 0 {
+		printTable(os.Stdout, cards)
+		printHolm(cards)
+	}
+	fmt.Println(summary(rep, interrupted))
+}
+
+func printProblem(p engine.Problem) {
+	fmt.Fprintf(os.Stderr, "eval: error: %s %s (%s): ", p.Action.Mnemonic, p.Action.Owner, p.Action.Outputs[0].File.Path)
+	var se *starlark.Error
+	if errors.As(p.Err, &se) {
+		fmt.Fprintln(os.Stderr, safeLines(strings.TrimPrefix(se.Msg, "fail: ")))
+		if se.Pos != "" {
+			fmt.Fprintf(os.Stderr, "  at %s\n", safe(se.Pos))
+		}
+		for _, line := range se.Stack {
+			fmt.Fprintf(os.Stderr, "  %s\n", safe(line))
+		}
+		return
+	}
+	fmt.Fprintln(os.Stderr, safeLines(p.Err.Error()))
+}
+
+// printHolm corrects for the number of probes that the table shows.
+func printHolm(cards []*scorecard) {
+	var ps []float64
+	alpha := 0.05
+	for _, c := range cards {
+		if c.Kind != "probe" {
+			continue
+		}
+		p := 1.0
+		if c.PValue != nil {
+			p = *c.PValue
+		}
+		ps = append(ps, p)
+	}
+	if len(ps) < 2 {
+		return
+	}
+	hold := 0
+	for _, p := range stats.Holm(ps) {
+		if stats.Significant(p, alpha) {
+			hold++
+		}
+	}
+	fmt.Printf("Holm over the %d probes shown: %s a difference at %.2g\n", len(ps), plural(hold, "shows", "show"), alpha)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, one)
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func summary(rep *engine.Report, interrupted bool) string {
+	scored := 0
+	for _, t := range rep.Targets {
+		if t.Status == engine.Ran && !t.Scorecard.IsZero() {
+			scored++
+		}
+	}
+	parts := []string{fmt.Sprintf("%d ran", rep.Ran), fmt.Sprintf("%d cached", rep.Disk)}
+	if rep.Failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d failed", rep.Failed))
+	}
+	if rep.Skipped > 0 {
+		parts = append(parts, fmt.Sprintf("%d not reached", rep.Skipped))
+	}
+	if rep.Restored > 0 {
+		parts = append(parts, plural(rep.Restored, "output restored", "outputs restored"))
+	}
+	s := fmt.Sprintf("%s, %s: %s; scored %d, drew 0",
+		plural(len(rep.Targets), "target", "targets"), plural(rep.Actions, "action", "actions"), strings.Join(parts, ", "), scored)
+	if interrupted {
+		s = "interrupted: " + s
+	}
+	return s
+}
+
+// changed is the line for a verdict that is not what it was.
+func (s *session) changed(eng *engine.Engine, t *starlark.Target, before, after *scorecard) string {
+	if before.Verdict == after.Verdict && before.Conclusion == after.Conclusion {
+		return ""
+	}
+	from, to := before.Verdict, after.Verdict
+	if before.Verdict == after.Verdict || before.Verdict == "" {
+		from, to = before.Conclusion, after.Conclusion
+	} else if before.Conclusion != after.Conclusion {
+		from, to = before.Verdict+" "+before.Conclusion, after.Verdict+" "+after.Conclusion
+	}
+	line := fmt.Sprintf("%s %s → %s", t.Label, from, to)
+	if why := cause(eng, t); why != "" {
+		line += ": " + why
+	}
+	if f := flips(before, after); len(f) > 0 {
+		var names []string
+		for _, x := range f {
+			names = append(names, x.rep)
+		}
+		if len(names) > 8 {
+			names = append(names[:8], fmt.Sprintf("%d more", len(f)-8))
+		}
+		line += "; flipped: " + strings.Join(names, ", ")
+	}
+	return safe(line)
+}
+
+// cause is why the reps of a target were judged anew, or else why it was
+// scored anew.
+func cause(eng *engine.Engine, t *starlark.Target) string {
+	score := ""
+	for _, a := range t.Result.Actions {
+		h, ok := eng.Slot(a.Slot())
+		if !ok || h.Before == nil || h.Why == "" {
+			continue
+		}
+		if a.Mnemonic == "Discriminate" {
+			return h.Why
+		}
+		if t.Result.Scorecard != nil && a == t.Result.Scorecard.Action {
+			score = h.Why
+		}
+	}
+	return score
+}
+
+// A flip is a rep whose outcome is not what it was.
+type flip struct{ rep, from, to string }
+
+func flips(before, after *scorecard) []flip {
+	old := map[string]string{}
+	for _, r := range before.Reps {
+		old[repName(r.Arm, r.Index)] = r.Outcome
+	}
+	var out []flip
+	for _, r := range after.Reps {
+		name := repName(r.Arm, r.Index)
+		if was, ok := old[name]; ok && was != r.Outcome {
+			out = append(out, flip{name, was, r.Outcome})
+		}
+	}
+	return out
+}

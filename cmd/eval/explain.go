@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/engine"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+func explainCommand() *cli.Command {
+	flags := append(slices.Clone(loadFlags), flagJobs,
+		&cli.BoolFlag{Name: "reps", Usage: "which reps flipped at the last change, and by which edit"})
+	return verb("explain", "why a target ran last time, or why it would run now", "TARGET", flags,
+		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runExplain) })
+}
+
+func runExplain(ctx context.Context, s *session) error {
+	if len(s.args) != 1 {
+		return usageErrorf("explain wants one target")
+	}
+	t, err := s.one(ctx, s.args[0])
+	if err != nil {
+		return err
+	}
+	eng := s.engine(engine.Options{KeepGoing: true})
+	rep, err := eng.Plan(ctx, []*starlark.Target{t})
+	if err != nil {
+		return err
+	}
+	if s.bool("reps") {
+		return s.explainReps(eng, t, rep)
+	}
+	if len(rep.Stale) > 0 {
+		fmt.Printf("%s is out of date:\n", t.Label)
+		for _, line := range planLines(rep) {
+			fmt.Println("  " + line)
+		}
+	} else {
+		fmt.Printf("%s is up to date\n", t.Label)
+	}
+	for _, line := range history(eng, t) {
+		fmt.Println(safe(line))
+	}
+	return nil
+}
+
+// history tells, for each kind of action, when and why it last ran and which
+// fields had changed; actions that ran for one reason are told together.
+func history(eng *engine.Engine, t *starlark.Target) []string {
+	type group struct{ mnemonic, why, changes string }
+	count := map[group]int{}
+	var order []group
+	first := map[group]string{}
+	last := map[group]int64{}
+	details := map[group][]string{}
+	never := 0
+	for _, a := range t.Result.Actions {
+		h, ok := eng.Slot(a.Slot())
+		if !ok {
+			never++
+			continue
+		}
+		g := group{mnemonic: a.Mnemonic, why: h.Why}
+		var lines []string
+		if h.Ran == 0 {
+			g.why = "it has never run here: its result was in the store"
+		}
+		if h.Before != nil {
+			changes := engine.Diff(h.BeforeFields, h.Fields)
+			for i, c := range changes {
+				if i == 6 {
+					lines = append(lines, fmt.Sprintf("    … and %d more", len(changes)-i))
+					break
+				}
+				lines = append(lines, "    "+c.String())
+			}
+			if g.mnemonic != "Score" || len(changes) < 4 {
+				g.changes = fmt.Sprint(lines)
+			}
+		}
+		if count[g] == 0 {
+			order = append(order, g)
+			first[g] = a.Slot().Path
+			details[g] = lines
+		}
+		count[g]++
+		last[g] = max(last[g], h.Ran)
+	}
+	var out []string
+	for _, g := range order {
+		head := fmt.Sprintf("  %s %s", g.mnemonic, first[g])
+		if n := count[g]; n > 1 {
+			head += fmt.Sprintf(" and %d more", n-1)
+		}
+		if last[g] > 0 {
+			head += fmt.Sprintf(": last ran %s, because %s", time.Unix(last[g], 0).Format("2006-01-02 15:04:05"), g.why)
+		} else {
+			head += ": " + g.why
+		}
+		out = append(append(out, head), details[g]...)
+	}
+	if never > 0 {
+		out = append(out, fmt.Sprintf("  %s never built here", plural(never, "action was", "actions were")))
+	}
+	return out
+}
+
+// explainReps compares the current scorecard with the last different one.
+func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engine.Report) error {
+	res := rep.Targets[0]
+	if t.Result.Scorecard == nil {
+		return usageErrorf("%s has no scorecard", t.Label)
+	}
+	if len(rep.Stale) > 0 {
+		fmt.Printf("%s is out of date; this is about its last build\n", t.Label)
+		h, ok := eng.Slot(t.Result.Scorecard.Action.Slot())
+		if !ok {
+			return failf(exitFailed, "%s was never built here", t.Label)
+		}
+		res.Scorecard, res.Before = slotOutput(&h.Now), slotOutput(h.Before)
+	}
+	after, err := s.scorecard(res.Scorecard)
+	if err != nil {
+		return failf(exitFailed, "%v", err)
+	}
+	before, err := s.scorecard(res.Before)
+	if before == nil || after == nil {
+		if err != nil {
+			return failf(exitFailed, "the scorecard before is no longer in the store: %v", err)
+		}
+		fmt.Printf("%s was scored once: nothing could flip\n", t.Label)
+		return nil
+	}
+	list := flips(before, after)
+	if len(list) == 0 {
+		fmt.Println("no rep flipped at the last change")
+	}
+	for _, f := range list {
+		why := ""
+		for _, a := range t.Result.Actions {
+			if a.Outputs[0].File.Path != "reps/"+f.rep+"/outcome.json" {
+				continue
+			}
+			if h, ok := eng.Slot(a.Slot()); ok && h.Before != nil {
+				why = engine.Summarize(engine.Diff(h.BeforeFields, h.Fields))
+			}
+		}
+		fmt.Println(safe(fmt.Sprintf("%s: %s → %s: %s", f.rep, f.from, f.to, why)))
+	}
+	if before.Verdict != after.Verdict || before.Conclusion != after.Conclusion {
+		fmt.Printf("%s %s → %s %s\n", before.Verdict, before.Conclusion, after.Verdict, after.Conclusion)
+	}
+	return nil
+}
+
+func slotOutput(a *engine.SlotAction) cas.Digest {
+	if a == nil || len(a.Out) == 0 {
+		return cas.Digest{}
+	}
+	d, _ := cas.ParseDigest(a.Out[0])
+	return d
+}
+
+func actionsCommand() *cli.Command {
+	return verb("actions", "the actions of a target: function, params, inputs, key, where it last ran", "TARGET",
+		append(slices.Clone(loadFlags), flagJobs),
+		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runActions) })
+}
+
+func runActions(ctx context.Context, s *session) error {
+	targets, err := s.targets(ctx, s.args)
+	if err != nil {
+		return err
+	}
+	keys := map[*graph.Action]engine.Event{}
+	eng := s.engine(engine.Options{KeepGoing: true, Event: func(e engine.Event) { keys[e.Action] = e }})
+	if _, err := eng.Plan(ctx, targets); err != nil {
+		return err
+	}
+	for _, t := range targets {
+		for _, a := range t.Result.Actions {
+			s.printAction(eng, a, keys[a])
+		}
+	}
+	return nil
+}
+
+func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Event) {
+	fmt.Printf("%s %s\n", a.Mnemonic, safe(a.Slot().String()))
+	line := func(name, format string, args ...any) {
+		fmt.Printf("  %-9s %s\n", name, safe(fmt.Sprintf(format, args...)))
+	}
+	switch {
+	case e.Action == nil:
+		line("key", "not needed by the target's files")
+	case e.Key.IsZero():
+		line("key", "unknown before its inputs are made")
+	default:
+		line("key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "its result is in the store", engine.Stale: "it would run"}[e.Status])
+	}
+	if a.Kind == graph.Evaluate {
+		d := a.Fn.Digest()
+		line("argv", "eval-starlark %s", hex.EncodeToString(d[:]))
+		line("function", "%s", a.Fn.Text())
+		line("seal", "none: runs in-process on its inputs alone")
+	}
+	for _, p := range a.Params {
+		line("param", "%s = %s", p.Name, p.Value.Text())
+	}
+	for _, in := range a.Inputs {
+		codec := in.Decode
+		if in.Codec != "" {
+			codec += " " + in.Codec
+		}
+		line("input", "%s = %s (%s)", in.Name, in.File.Slash(), codec)
+	}
+	for _, o := range a.Outputs {
+		line("output", "%s", o.File.Slash())
+	}
+	if h, ok := eng.Slot(a.Slot()); ok && h.Ran > 0 {
+		line("last ran", "%s here, because %s", time.Unix(h.Ran, 0).Format("2006-01-02 15:04:05"), h.Why)
+	}
+}

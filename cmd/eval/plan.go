@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/evalbuild/eval/workspace/engine"
+)
+
+func planCommand() *cli.Command {
+	flags := append(slices.Clone(loadFlags), flagJobs,
+		&cli.BoolFlag{Name: "exit_code", Usage: "exit with 1 if anything would run"})
+	return verb("plan", "say what a build would run, and why; run nothing", "PATTERN...", flags,
+		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runPlan) })
+}
+
+func runPlan(ctx context.Context, s *session) error {
+	targets, err := s.targets(ctx, s.args)
+	if err != nil {
+		return err
+	}
+	rep, err := s.engine(engine.Options{KeepGoing: true}).Plan(ctx, targets)
+	if err != nil {
+		return err
+	}
+	for _, p := range rep.Problems {
+		printProblem(p)
+	}
+	for _, line := range planLines(rep) {
+		fmt.Println(line)
+	}
+	total := len(rep.Stale)
+	if total == 0 {
+		fmt.Printf("nothing would run; %s up to date\n", plural(rep.Disk, "action is", "actions are"))
+	} else {
+		fmt.Printf("%s would run, of %d; nothing would be drawn, at no cost\n", plural(total, "action", "actions"), rep.Actions)
+	}
+	if len(rep.Problems) > 0 {
+		return exit(exitFailed)
+	}
+	if total > 0 && s.bool("exit_code") {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+// planLines groups what would run by target, mnemonic and reason.
+func planLines(rep *engine.Report) []string {
+	type group struct {
+		target, mnemonic, why string
+		sure                  bool
+	}
+	count := map[group]int{}
+	var order []group
+	for _, a := range rep.Stale {
+		g := group{a.Action.Owner.String(), a.Action.Mnemonic, a.Why, a.Sure}
+		if !a.Sure { // one input of many: don't name each
+			g.why = "an input would be made anew"
+		}
+		if count[g] == 0 {
+			order = append(order, g)
+		}
+		count[g]++
+	}
+	slices.SortStableFunc(order, func(a, b group) int { return strings.Compare(a.target, b.target) })
+	var lines []string
+	for _, g := range order {
+		may := "would run"
+		if !g.sure {
+			may = "may run"
+		}
+		lines = append(lines, safe(fmt.Sprintf("%s: %d %s %s: %s", g.target, count[g], g.mnemonic, may, g.why)))
+	}
+	return lines
+}

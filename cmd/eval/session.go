@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/rules"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace"
+	"github.com/evalbuild/eval/workspace/engine"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A session is what every verb that loads targets needs: the workspace it was
+// called in, the store, the loaded targets.
+type session struct {
+	*settings
+	ws     *workspace.Workspace
+	root   string
+	cwd    string // slash path below root
+	store  *cas.Store
+	state  string // folder of this workspace's state in the cache root
+	loader *starlark.Loader
+}
+
+// open finds the workspace and opens the store.
+func open(s *settings) (*session, error) {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return nil, failf(exitInfra, "%v", err)
+	}
+	root, err := workspace.Find(cwd)
+	if err != nil {
+		return nil, userError(err)
+	}
+	cache, data, err := storeRoots(s)
+	if err != nil {
+		return nil, err
+	}
+	id := blake3.Sum256([]byte(root))
+	state := filepath.Join(cache, "workspaces", hex.EncodeToString(id[:8]))
+	ws, err := workspace.Open(root, workspace.Options{
+		StatCache: filepath.Join(state, "stat"), Version: version, Now: time.Now,
+	})
+	if err != nil {
+		return nil, userError(err)
+	}
+	store, err := cas.Open(cas.Options{Cache: cache, Data: data, Func: ws.Module().Digest})
+	if err != nil {
+		return nil, failf(exitInfra, "%v", err).hint("--store=DIR keeps results elsewhere")
+	}
+	rel, err := filepath.Rel(root, cwd)
+	if err != nil || rel == "." {
+		rel = ""
+	}
+	ses := &session{settings: s, ws: ws, root: root, cwd: filepath.ToSlash(rel), store: store, state: state}
+	ses.loader = starlark.New(starlark.Options{
+		Files: files{ws}, Module: ws.Module().Name, Config: s.set,
+		Print: func(msg string) { fmt.Fprintln(os.Stderr, safe(msg)) },
+	})
+	return ses, nil
+}
+
+// storeRoots are the folders of pure results and of captures.
+func storeRoots(s *settings) (cache, data string, err error) {
+	if dir := s.values["store"]; dir != "" {
+		abs, err := filepath.Abs(dir)
+		return abs, abs, err
+	}
+	home, herr := os.UserHomeDir()
+	root := func(env, below string) string {
+		if dir := os.Getenv(env); filepath.IsAbs(dir) {
+			return filepath.Join(dir, "eval")
+		}
+		if herr != nil {
+			return ""
+		}
+		return filepath.Join(home, below, "eval")
+	}
+	cache, data = root("XDG_CACHE_HOME", ".cache"), root("XDG_DATA_HOME", ".local/share")
+	if cache == "" || data == "" {
+		return "", "", usageErrorf("find the store: %v", herr).hint("set HOME, or give --store=DIR")
+	}
+	return cache, data, nil
+}
+
+// close keeps what was learnt about source files.
+func (s *session) close() {
+	if err := s.ws.Save(); err != nil {
+		fmt.Fprintf(os.Stderr, "eval: warning: %v\n", err)
+	}
+	s.ws.Close()
+}
+
+// targets loads and analyses what the arguments select; without arguments,
+// what is below the current folder.
+func (s *session) targets(ctx context.Context, args []string) ([]*starlark.Target, error) {
+	list, err := s.selectTargets(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.loader.Analyze(ctx, list); err != nil {
+		return nil, userError(err)
+	}
+	return list, nil
+}
+
+func (s *session) selectTargets(ctx context.Context, args []string) ([]*starlark.Target, error) {
+	var patterns []graph.Pattern
+	for _, a := range args {
+		p, err := graph.ParsePattern(a, s.cwd)
+		if err != nil {
+			return nil, usageErrorf("%v", err)
+		}
+		patterns = append(patterns, p)
+	}
+	if len(patterns) == 0 {
+		return nil, usageErrorf("no target is named").hint("//... means all of the workspace, //pkg/... all below a folder")
+	}
+	list, empty, err := s.loader.Select(ctx, patterns, s.ws.Packages)
+	if err != nil {
+		return nil, userError(err)
+	}
+	s.warnUnusedSettings()
+	for _, p := range empty {
+		fmt.Fprintf(os.Stderr, "eval: warning: pattern %s matches no target\n", p)
+	}
+	if len(list) == 0 {
+		return nil, failf(exitEmpty, "no targets matched %s", strings.Join(args, " "))
+	}
+	return list, nil
+}
+
+// one selects exactly one target.
+func (s *session) one(ctx context.Context, arg string) (*starlark.Target, error) {
+	list, err := s.targets(ctx, []string{arg})
+	if err != nil {
+		return nil, err
+	}
+	if len(list) != 1 {
+		return nil, usageErrorf("%s selects %d targets; one is meant", arg, len(list))
+	}
+	return list[0], nil
+}
+
+func (s *session) warnUnusedSettings() {
+	used := s.loader.ConfigUsed()
+	var names []string
+	for name := range used {
+		names = append(names, name)
+	}
+	for name := range s.set {
+		if _, ok := used[name]; !ok {
+			fmt.Fprintf(os.Stderr, "eval: warning: --set %s: no file that was loaded asks for it%s\n", name, graph.DidYouMean(name, names))
+		}
+	}
+}
+
+// engine makes the engine with this session's parts.
+func (s *session) engine(o engine.Options) *engine.Engine {
+	o.Store, o.Sources = s.store, sources(files{s.ws})
+	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
+	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going"), time.Now
+	return engine.New(o)
+}
+
+// files is the workspace as the language sees it, with the built-in rules as
+// the module @eval everywhere but in the workspace of that name.
+type files struct{ *workspace.Workspace }
+
+const builtinRepo = "eval"
+
+func (f files) Canonical(repo string) (string, error) {
+	repo = f.Workspace.Canonical(repo)
+	if repo == "" || repo == builtinRepo {
+		return repo, nil
+	}
+	_, err := f.Root(repo)
+	return repo, err
+}
+
+func builtinName(rel string) (string, error) {
+	name, ok := strings.CutPrefix(rel, "rules/")
+	if !ok || strings.Contains(name, "/") {
+		return "", fmt.Errorf("read @eval//%s: the built-in module has only @eval//rules:NAME.star", filepath.Dir(rel))
+	}
+	return name, nil
+}
+
+func (f files) ReadFile(repo, rel string) ([]byte, error) {
+	if repo != builtinRepo {
+		return f.Workspace.ReadFile(repo, rel)
+	}
+	name, err := builtinName(rel)
+	if err != nil {
+		return nil, err
+	}
+	data, err := rules.Files.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		var names []string
+		entries, _ := rules.Files.ReadDir(".")
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return nil, fmt.Errorf("there is no built-in file %s%s", name, graph.DidYouMean(name, names))
+	}
+	return data, err
+}
+
+func (f files) ReadHead(repo, rel string, n int) ([]byte, error) {
+	file, err := f.OpenFile(repo, rel)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, int64(n)))
+}
+
+func (f files) HasPackage(repo, pkg string) (bool, error) {
+	if repo == builtinRepo {
+		return false, nil
+	}
+	return f.Workspace.HasPackage(repo, pkg)
+}
+
+func (f files) IsFile(repo, rel string) error {
+	if repo == builtinRepo {
+		_, err := f.ReadFile(repo, rel)
+		return err
+	}
+	root, err := f.Root(repo)
+	if err != nil {
+		return err
+	}
+	fi, err := os.Stat(filepath.Join(root, filepath.FromSlash(rel)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no such file")
+	case err != nil:
+		return err
+	case fi.IsDir():
+		return fmt.Errorf("it is a folder; a file is meant")
+	case !fi.Mode().IsRegular():
+		return fmt.Errorf("it is no regular file")
+	}
+	return nil
+}
+
+// sources reads source files for the engine.
+type sources files
+
+func (s sources) Digest(l graph.Label) (cas.Digest, error) {
+	return s.Workspace.Digest(l.Repo, l.Path())
+}
+
+func (s sources) Open(l graph.Label) (io.ReadCloser, error) {
+	return s.Workspace.OpenFile(l.Repo, l.Path())
+}

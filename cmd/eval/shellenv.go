@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// shims are the verbs that `eval VERB …` reaches in a shell: the shell's own
+// eval runs its arguments as a command, so `eval build //x` runs `build //x`.
+var shims = []string{"build", "plan"}
+
+func shellenvCommand() *cli.Command {
+	return verb("shellenv", "shell code that makes `eval build //…` work where eval is a builtin", "", nil, func(_ *cli.Context, s *settings) error {
+		exe, err := os.Executable()
+		if err != nil {
+			return failf(exitInfra, "shellenv: %v", err)
+		}
+		_, data, err := storeRoots(s)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Join(data, "shims")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return failf(exitInfra, "shellenv: %v", err)
+		}
+		for _, name := range shims {
+			script := fmt.Sprintf("#!/bin/sh\nexec %s %s \"$@\"\n", shellQuote(exe), name)
+			if err := writeShim(filepath.Join(dir, name), script); err != nil {
+				return failf(exitInfra, "shellenv: %v", err)
+			}
+		}
+		fmt.Printf("export PATH=%s:\"$PATH\"\n", shellQuote(dir))
+		return nil
+	})
+}
+
+// writeShim replaces a shim in one step, so that another shell never runs half
+// of one.
+func writeShim(path, script string) error {
+	if old, err := os.ReadFile(path); err == nil && string(old) == script {
+		return nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "tmp-*")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.WriteString(script)
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Chmod(tmp.Name(), 0o755)
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+	}
+	return err
+}
+
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

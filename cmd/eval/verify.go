@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"sort"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/engine"
+)
+
+func verifyCommand() *cli.Command {
+	flags := append(slices.Clone(loadFlags), flagJobs,
+		&cli.BoolFlag{Name: "blobs", Usage: "read and hash every blob of the store too; damaged ones are moved to its quarantine folder"})
+	return verb("verify", "compute everything again from recorded bytes and compare", "PATTERN...", flags,
+		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runVerify) })
+}
+
+func runVerify(ctx context.Context, s *session) error {
+	bad := 0
+	if s.bool("blobs") {
+		n, err := s.store.Verify(ctx, func(e cas.BlobError) {
+			bad++
+			fmt.Printf("fault: %s\n", safe(e.Error()))
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("store: %s read and hashed\n", plural(n, "blob", "blobs"))
+		if len(s.args) == 0 {
+			return verdictOfFaults(bad)
+		}
+	}
+	targets, err := s.targets(ctx, s.args)
+	if err != nil {
+		return err
+	}
+	faults, rep, err := s.engine(engine.Options{KeepGoing: true}).Verify(ctx, targets)
+	if err != nil {
+		return err
+	}
+	for _, p := range rep.Problems {
+		printProblem(p)
+	}
+	for _, f := range faults {
+		printFault(f)
+	}
+	bad += len(faults) + len(rep.Problems)
+	fmt.Printf("%s recomputed from recorded bytes: %s\n",
+		plural(rep.Ran, "action", "actions"), plural(bad, "fault", "faults"))
+	if bad == 0 {
+		fmt.Println("this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
+	}
+	return verdictOfFaults(bad)
+}
+
+func verdictOfFaults(n int) error {
+	if n > 0 {
+		return exit(exitFailed)
+	}
+	return nil
+}
+
+func printFault(f engine.Fault) {
+	name := f.Label.String()
+	if f.Path != "" {
+		name += " " + f.Path
+	}
+	fmt.Printf("fault: %s: in %s: %s\n", safe(name), f.Where, safe(f.Cause))
+	var want, got any
+	if json.Unmarshal(f.Want, &want) != nil || json.Unmarshal(f.Got, &got) != nil {
+		return
+	}
+	lines := jsonDiff("", want, got, nil)
+	for i, line := range lines {
+		if i == 8 {
+			fmt.Printf("  … and %d more\n", len(lines)-i)
+			break
+		}
+		fmt.Printf("  %s\n", safe(line))
+	}
+	if len(lines) == 0 {
+		fmt.Fprintln(os.Stdout, "  the values are the same, the bytes are not: it is not canonical JSON")
+	}
+}
+
+// jsonDiff lists where two JSON values differ: path: there, recomputed.
+func jsonDiff(path string, want, got any, out []string) []string {
+	if reflect.DeepEqual(want, got) {
+		return out
+	}
+	switch w := want.(type) {
+	case map[string]any:
+		if g, ok := got.(map[string]any); ok {
+			keys := map[string]bool{}
+			for k := range w {
+				keys[k] = true
+			}
+			for k := range g {
+				keys[k] = true
+			}
+			var names []string
+			for k := range keys {
+				names = append(names, k)
+			}
+			sort.Strings(names)
+			for _, k := range names {
+				out = jsonDiff(path+"."+k, w[k], g[k], out)
+			}
+			return out
+		}
+	case []any:
+		if g, ok := got.([]any); ok && len(g) == len(w) {
+			for i := range w {
+				out = jsonDiff(fmt.Sprintf("%s[%d]", path, i), w[i], g[i], out)
+			}
+			return out
+		}
+	}
+	show := func(v any) string {
+		b, _ := json.Marshal(v)
+		if len(b) > 80 {
+			b = append(b[:77], "..."...)
+		}
+		return string(b)
+	}
+	if path == "" {
+		path = "."
+	}
+	return append(out, fmt.Sprintf("%s is %s; recomputed it is %s", path, show(got), show(want)))
+}

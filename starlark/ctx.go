@@ -1,0 +1,422 @@
+package starlark
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+
+	sl "go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+
+	"github.com/evalbuild/eval/rules/transcript"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// An analysis is the state behind one implementation's ctx.
+type analysis struct {
+	loader   *Loader
+	target   *Target
+	actions  []*graph.Action
+	declared map[string]*declared
+	parents  map[string]bool // folders of declared files
+	checks   []cellCheck
+	memo     map[sl.Value]*param
+}
+
+type declared struct {
+	file *graph.File
+	dir  bool
+}
+
+// value builds ctx: label, attr, file, files, actions.
+func (c *analysis) value() (sl.Value, error) {
+	t := c.target
+	attr, file, files := sl.StringDict{}, sl.StringDict{}, sl.StringDict{}
+	byAttr := map[string][]dep{}
+	for _, d := range t.deps {
+		byAttr[d.attr] = append(byAttr[d.attr], d)
+	}
+	for _, name := range t.rule.names {
+		a, v := t.rule.attrs[name], t.Attrs[name]
+		deps := byAttr[name]
+		isLabel := a.of == "label" || a.of == "one_of" && len(deps) == 1
+		switch {
+		case a.of == "label_list" || isLabel:
+			var targets, all []sl.Value
+			for _, d := range deps {
+				tv := targetValue{opaque{"Target"}, d}
+				targets = append(targets, tv)
+				for _, f := range tv.files() {
+					all = append(all, newFile(f))
+				}
+			}
+			files[name] = sl.NewList(all)
+			attr[name] = sl.NewList(targets)
+			if a.of != "label_list" {
+				attr[name], file[name] = sl.None, sl.None
+				if len(deps) == 1 {
+					attr[name] = targets[0]
+				}
+				if len(all) == 1 {
+					file[name] = all[0]
+				}
+			}
+		default:
+			attr[name] = v
+		}
+	}
+	attr["name"] = sl.String(t.Label.Name)
+	actions := sl.StringDict{}
+	for name, fn := range map[string]func(*sl.Thread, *sl.Builtin, sl.Tuple, []sl.Tuple) (sl.Value, error){
+		"declare_file":      c.declareFile,
+		"declare_directory": c.declareDirectory,
+		"write":             c.write,
+		"evaluate":          c.evaluate,
+		"run":               c.run,
+	} {
+		actions[name] = sl.NewBuiltin("actions."+name, fn)
+	}
+	ctx := starlarkstruct.FromStringDict(sl.String("ctx"), sl.StringDict{
+		"label":   labelValue{t.Label},
+		"attr":    starlarkstruct.FromStringDict(sl.String("attr"), attr),
+		"file":    starlarkstruct.FromStringDict(sl.String("file"), file),
+		"files":   starlarkstruct.FromStringDict(sl.String("files"), files),
+		"actions": starlarkstruct.FromStringDict(sl.String("actions"), actions),
+	})
+	ctx.Freeze()
+	return ctx, nil
+}
+
+// A targetValue is a dependency as an implementation sees it.
+type targetValue struct {
+	opaque
+	dep dep
+}
+
+func (t targetValue) String() string      { return "<Target " + t.dep.label.String() + ">" }
+func (t targetValue) AttrNames() []string { return []string{"files", "kind", "label"} }
+
+func (t targetValue) files() []*graph.File {
+	if t.dep.target != nil {
+		return t.dep.target.Result.Files
+	}
+	return []*graph.File{t.dep.file}
+}
+
+func (t targetValue) Attr(name string) (sl.Value, error) {
+	switch name {
+	case "label":
+		return labelValue{t.dep.label}, nil
+	case "kind":
+		if t.dep.target == nil {
+			return sl.String("source file"), nil
+		}
+		return sl.String(t.dep.target.Kind), nil
+	case "files":
+		var out []sl.Value
+		for _, f := range t.files() {
+			out = append(out, newFile(f))
+		}
+		return sl.NewList(out), nil
+	}
+	return nil, nil
+}
+
+// Get makes dep[Info] and `Info in dep` work.
+func (t targetValue) Get(k sl.Value) (sl.Value, bool, error) {
+	p, ok := k.(*providerValue)
+	if !ok {
+		return nil, false, fmt.Errorf("a target is indexed by a provider, not %s", k.Type())
+	}
+	if t.dep.target == nil {
+		return nil, false, nil
+	}
+	in := t.dep.target.Result.providers[p]
+	if in == nil {
+		return nil, false, nil
+	}
+	return in, true, nil
+}
+
+func (c *analysis) declareFile(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+	return c.declare(b, args, kwargs, false)
+}
+
+func (c *analysis) declareDirectory(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+	return c.declare(b, args, kwargs, true)
+}
+
+func (c *analysis) declare(b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple, dir bool) (sl.Value, error) {
+	var p string
+	if err := sl.UnpackArgs(b.Name(), args, kwargs, "path", &p); err != nil {
+		return nil, err
+	}
+	if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
+		return nil, fmt.Errorf("%s %q: %v", b.Name(), p, err)
+	}
+	if c.declared[p] != nil || c.parents[p] {
+		return nil, fmt.Errorf("%s %q: a file or folder of this name was declared already", b.Name(), p)
+	}
+	for d := path.Dir(p); d != "."; d = path.Dir(d) {
+		if c.declared[d] != nil {
+			return nil, fmt.Errorf("%s %q: %q was declared as a file", b.Name(), p, d)
+		}
+		if c.parents == nil {
+			c.parents = map[string]bool{}
+		}
+		c.parents[d] = true
+	}
+	f := &graph.File{Label: c.target.Label, Path: p}
+	c.declared[p] = &declared{f, dir}
+	return newFile(f), nil
+}
+
+// output claims a declared file for an action.
+func (c *analysis) output(v sl.Value, a *graph.Action, name string) error {
+	f, ok := v.(fileValue)
+	if !ok {
+		return fmt.Errorf("output is a declared file, not %s", v.Type())
+	}
+	d := c.declared[f.file.Path]
+	if d == nil || d.file != f.file {
+		return fmt.Errorf("output %s was not declared by this target", f.file.Slash())
+	}
+	if d.dir {
+		return fmt.Errorf("output %q is a folder; only actions that run a process make folders", f.file.Path)
+	}
+	if f.file.Action != nil {
+		return fmt.Errorf("output %q has an action already", f.file.Path)
+	}
+	f.file.Action, f.file.Index = a, len(a.Outputs)
+	a.Outputs = append(a.Outputs, graph.Output{Name: name, Format: outputFormat(f.file.Path), File: f.file})
+	return nil
+}
+
+// outputFormat says by its name how a function's result becomes a file.
+func outputFormat(p string) string {
+	switch path.Ext(p) {
+	case ".json":
+		return "json"
+	case ".jsonl":
+		return "jsonl"
+	}
+	return "text"
+}
+
+func (c *analysis) write(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+	var output sl.Value
+	var content string
+	mnemonic := "Write"
+	if err := sl.UnpackArgs(b.Name(), args, kwargs, "output", &output, "content", &content, "mnemonic?", &mnemonic); err != nil {
+		return nil, err
+	}
+	a := &graph.Action{Kind: graph.Write, Mnemonic: mnemonic, Owner: c.target.Label, Content: []byte(content)}
+	if err := c.output(output, a, "out"); err != nil {
+		return nil, fmt.Errorf("%s: %v", b.Name(), err)
+	}
+	c.actions = append(c.actions, a)
+	return sl.None, nil
+}
+
+func (c *analysis) run(*sl.Thread, *sl.Builtin, sl.Tuple, []sl.Tuple) (sl.Value, error) {
+	return nil, fmt.Errorf("actions.run needs the seal, and this version of eval has none yet: " +
+		"only actions.evaluate and actions.write run; use recorded evidence (captures)")
+}
+
+// evaluateSteps bounds one evaluate action; it is in the key.
+const evaluateSteps = 500_000_000
+
+func (c *analysis) evaluate(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+	var fn *sl.Function
+	var inputs, params, decode, outputs *sl.Dict
+	var output sl.Value
+	mnemonic := "Evaluate"
+	if err := sl.UnpackArgs(b.Name(), args, kwargs, "fn", &fn, "inputs?", &inputs, "params?", &params, "output?", &output,
+		"outputs?", &outputs, "decode?", &decode, "mnemonic?", &mnemonic); err != nil {
+		return nil, err
+	}
+	fail := func(format string, args ...any) (sl.Value, error) {
+		return nil, fmt.Errorf("%s: %s", b.Name(), fmt.Sprintf(format, args...))
+	}
+	a := &graph.Action{
+		Kind: graph.Evaluate, Mnemonic: mnemonic, Owner: c.target.Label,
+		Semantics: Semantics, StepLimit: evaluateSteps,
+	}
+	if err := c.takeFunction(t, a, fn); err != nil {
+		return fail("fn: %v", err)
+	}
+	if inputs != nil {
+		a.Inputs = make([]graph.Input, 0, inputs.Len())
+		for _, kv := range inputs.Items() {
+			name, ok := sl.AsString(kv[0])
+			f, ok2 := kv[1].(fileValue)
+			if !ok || !ok2 {
+				return fail("inputs maps names to files, not %s to %s", kv[0].Type(), kv[1].Type())
+			}
+			in := graph.Input{Name: name, File: f.file, Decode: defaultDecode(f.file.Slash())}
+			if decode != nil {
+				if v, found, _ := decode.Get(kv[0]); found {
+					in.Decode, _ = sl.AsString(v)
+				}
+			}
+			if err := setCodec(&in); err != nil {
+				return fail("%v", err)
+			}
+			a.Inputs = append(a.Inputs, in)
+		}
+		sort.Slice(a.Inputs, func(i, j int) bool { return a.Inputs[i].Name < a.Inputs[j].Name })
+	}
+	if decode != nil {
+		for _, k := range decode.Keys() {
+			name, _ := sl.AsString(k)
+			if !hasInput(a.Inputs, name) {
+				return fail("decode names %s, which is no input", k)
+			}
+		}
+	}
+	if params != nil {
+		for _, kv := range params.Items() {
+			name, ok := sl.AsString(kv[0])
+			if !ok {
+				return fail("params: a name is a string, not %s", kv[0].Type())
+			}
+			if hasInput(a.Inputs, name) {
+				return fail("%q is both an input and a param", name)
+			}
+			p, err := c.param(t, kv[1])
+			if err != nil {
+				return fail("param %q: %v", name, err)
+			}
+			a.Params = append(a.Params, graph.Param{Name: name, Value: p})
+		}
+		sort.Slice(a.Params, func(i, j int) bool { return a.Params[i].Name < a.Params[j].Name })
+	}
+	if (output == nil || output == sl.None) == (outputs == nil) {
+		return fail("either output or outputs is given")
+	}
+	if outputs == nil {
+		if err := c.output(output, a, "out"); err != nil {
+			return fail("%v", err)
+		}
+	} else {
+		items := outputs.Items()
+		slices.SortFunc(items, func(x, y sl.Tuple) int { return strings.Compare(x[0].String(), y[0].String()) })
+		for _, kv := range items {
+			name, ok := sl.AsString(kv[0])
+			if !ok || !isIdentifier(name) {
+				return fail("outputs: %s is no name", kv[0])
+			}
+			if err := c.output(kv[1], a, name); err != nil {
+				return fail("%v", err)
+			}
+		}
+		if len(a.Outputs) == 0 {
+			return fail("outputs is empty")
+		}
+	}
+	c.actions = append(c.actions, a)
+	return sl.None, nil
+}
+
+// hasInput searches inputs, which are sorted by name.
+func hasInput(ins []graph.Input, name string) bool {
+	_, ok := slices.BinarySearchFunc(ins, name, func(in graph.Input, name string) int { return strings.Compare(in.Name, name) })
+	return ok
+}
+
+func defaultDecode(p string) string {
+	switch path.Ext(p) {
+	case ".json":
+		return "json"
+	case ".jsonl":
+		return "jsonl"
+	}
+	return "text"
+}
+
+// setCodec checks an input's decode and notes the version of the Go code
+// behind it: a better parser is another key.
+func setCodec(in *graph.Input) error {
+	switch in.Decode {
+	case "json", "jsonl", "text":
+		return nil // fixed by Semantics
+	}
+	kind, format, _ := strings.Cut(in.Decode, ":")
+	if kind != "rep" {
+		return fmt.Errorf("decode of %q is json, jsonl, text, rep or rep:FORMAT, not %q", in.Name, in.Decode)
+	}
+	if format == "" {
+		format = "text"
+	}
+	codec, ok := transcript.Lookup(format)
+	if !ok {
+		return fmt.Errorf("decode of %q: there is no transcript format %q%s", in.Name, format, graph.DidYouMean(format, transcript.Names()))
+	}
+	in.Decode, in.Codec = "rep", codec.ID()
+	return nil
+}
+
+// takeFunction freezes and fingerprints an action's function.
+func (c *analysis) takeFunction(t *sl.Thread, a *graph.Action, fn *sl.Function) error {
+	p, err := c.param(t, fn)
+	if err != nil {
+		return err
+	}
+	a.Fn = p
+	return nil
+}
+
+// A param is a frozen value with its fingerprint: graph.Value.
+type param struct {
+	value sl.Value
+	fp    Fingerprint
+	parts []graph.Part
+}
+
+func (p *param) Digest() [32]byte { return p.fp }
+
+// Parts lists the functions that the value reaches, by name and digest.
+func (p *param) Parts() []graph.Part { return p.parts }
+
+// Text is a function's name, or the value shortened.
+func (p *param) Text() string {
+	if fn, ok := p.value.(*sl.Function); ok {
+		return functionName(fn)
+	}
+	s := p.value.String()
+	if len(s) > 60 {
+		s = s[:57] + "..."
+	}
+	return s
+}
+
+func (c *analysis) param(t *sl.Thread, v sl.Value) (*param, error) {
+	_, isFn := v.(*sl.Function)
+	if isFn {
+		if p := c.memo[v]; p != nil {
+			return p, nil
+		}
+	}
+	v.Freeze()
+	check, err := newCellCheck(c.loader.prints, functionsOnly(v), t.CallFrame(1).Pos)
+	if err != nil {
+		return nil, err
+	}
+	if len(check.before) > 0 {
+		c.checks = append(c.checks, check)
+	}
+	fp, parts, err := c.loader.prints.value(v)
+	if err != nil {
+		return nil, err
+	}
+	p := &param{v, fp, parts}
+	if isFn {
+		if c.memo == nil {
+			c.memo = map[sl.Value]*param{}
+		}
+		c.memo[v] = p
+	}
+	return p, nil
+}

@@ -1,0 +1,421 @@
+package starlark
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/zeebo/blake3"
+	"go.starlark.net/resolve"
+	sl "go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+	"go.starlark.net/syntax"
+
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A Fingerprint identifies a frozen value by meaning: for a function, its
+// syntax and everything that it reaches.
+type Fingerprint [32]byte
+
+// String returns the first 12 hex digits, for people.
+func (f Fingerprint) String() string { return hex.EncodeToString(f[:6]) }
+
+// fingerprinter computes fingerprints over the functions of one Loader.
+//
+// The digest is of a pre-order walk of the closure from the root, in which an
+// object met again is written as a back-reference. Digests of sub-closures are
+// never reused inside another root: in mutual recursion they would depend on
+// which function came first. So results are memoised per root only.
+type fingerprinter struct {
+	mu    sync.RWMutex
+	codes map[codeKey]*code
+	roots sync.Map // *sl.Function -> fingerprintResult, only for finished files
+}
+
+type fingerprintResult struct {
+	fp    Fingerprint
+	parts []graph.Part
+}
+
+func (f *fingerprinter) add(k codeKey, c *code) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.codes[k] = c
+}
+
+func (f *fingerprinter) code(fn *sl.Function) (*code, error) {
+	pos := fn.Position()
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	c := f.codes[codeKey{fn.Module().Program(), pos.Line, pos.Col}]
+	if c == nil { // never fall back to the name: two functions may share it
+		return nil, fmt.Errorf("the syntax of function %s at %s is not known", fn.Name(), pos)
+	}
+	return c, nil
+}
+
+// value fingerprints v. Everything reachable must be frozen; the caller sees
+// to it that the files that define its functions have finished.
+func (f *fingerprinter) value(v sl.Value) (Fingerprint, []graph.Part, error) {
+	root, isFn := v.(*sl.Function)
+	if isFn {
+		if r, ok := f.roots.Load(root); ok {
+			r := r.(fingerprintResult)
+			return r.fp, r.parts, nil
+		}
+	}
+	w := closureWalk{f: f, seen: map[any]int{}}
+	if err := w.value(v, "value"); err != nil {
+		return Fingerprint{}, nil, err
+	}
+	fp := Fingerprint(blake3.Sum256(w.buf))
+	if isFn {
+		f.roots.Store(root, fingerprintResult{fp, w.parts})
+	}
+	return fp, w.parts, nil
+}
+
+// A capture is one captured variable of a function, and what it held.
+type capture struct {
+	function, name string
+	held           [32]byte
+}
+
+// captures lists the captured variables of the functions reachable from v
+// that code still running could bind anew.
+func (f *fingerprinter) captures(v sl.Value) ([]capture, error) {
+	w := closureWalk{f: f, seen: map[any]int{}, cellsOnly: true}
+	err := w.value(v, "value")
+	return w.captures, err
+}
+
+// A cellCheck remembers what the functions in a value had captured when it
+// was handed over. Freezing doesn't stop `for i in …: evaluate(lambda: i)`
+// from binding i anew: all the lambdas would run with the last i, under a
+// valid key.
+type cellCheck struct {
+	value  sl.Value
+	at     syntax.Position
+	before []capture
+}
+
+func newCellCheck(f *fingerprinter, v sl.Value, at syntax.Position) (cellCheck, error) {
+	before, err := f.captures(v)
+	return cellCheck{v, at, before}, err
+}
+
+// verify fails if a captured variable changed since.
+func (c cellCheck) verify(f *fingerprinter) error {
+	if len(c.before) == 0 {
+		return nil
+	}
+	after, err := f.captures(c.value)
+	if err != nil {
+		return err
+	}
+	for i, b := range c.before {
+		if i >= len(after) || after[i] != b {
+			return errorAt(c.at, "%s captures `%s`, which changed; pass it in params", b.function, b.name)
+		}
+	}
+	return nil
+}
+
+// Value tags, part of every fingerprint: append, never renumber.
+const (
+	valNone byte = iota + 1
+	valTrue
+	valFalse
+	valInt
+	valFloat
+	valString
+	valBytes
+	valList
+	valTuple
+	valDict
+	valSet
+	valStruct
+	valFunction
+	valBuiltin
+	valMethod
+	valUnset
+	valSeen
+	valProvider
+	valInstance
+	valDepset
+	valModule
+	valRange
+	valSample
+	valSkipped
+)
+
+type closureWalk struct {
+	f         *fingerprinter
+	buf       []byte
+	seen      map[any]int
+	parts     []graph.Part
+	modules   map[*sl.Module]sl.StringDict
+	cellsOnly bool
+	captures  []capture
+	depth     int
+}
+
+// maxValueDepth bounds the walk's recursion; a deeper value is an error.
+const maxValueDepth = 2000
+
+func (w *closureWalk) tag(b byte)   { w.buf = append(w.buf, b) }
+func (w *closureWalk) count(n int)  { w.buf = binary.AppendUvarint(w.buf, uint64(n)) }
+func (w *closureWalk) str(s string) { w.count(len(s)); w.buf = append(w.buf, s...) }
+
+// met writes a back-reference if obj was visited before.
+func (w *closureWalk) met(obj any) bool {
+	if i, ok := w.seen[obj]; ok {
+		w.tag(valSeen)
+		w.count(i)
+		return true
+	}
+	w.seen[obj] = len(w.seen)
+	return false
+}
+
+// value writes v. path names it in errors: "value.field[2]".
+func (w *closureWalk) value(v sl.Value, path string) error {
+	if w.depth++; w.depth > maxValueDepth {
+		return fmt.Errorf("%s: nested deeper than %d", path[:min(len(path), 80)], maxValueDepth)
+	}
+	defer func() { w.depth-- }()
+	switch v := v.(type) {
+	case nil:
+		w.tag(valUnset)
+	case sl.NoneType:
+		w.tag(valNone)
+	case sl.Bool:
+		if v {
+			w.tag(valTrue)
+		} else {
+			w.tag(valFalse)
+		}
+	case sl.Int:
+		w.tag(valInt)
+		w.str(v.String())
+	case sl.Float:
+		w.tag(valFloat)
+		w.buf = binary.BigEndian.AppendUint64(w.buf, math.Float64bits(float64(v)))
+	case sl.String:
+		w.tag(valString)
+		w.str(string(v))
+	case sl.Bytes:
+		w.tag(valBytes)
+		w.str(string(v))
+	case sl.Tuple:
+		w.tag(valTuple)
+		w.count(len(v))
+		for i, x := range v {
+			if err := w.value(x, index(path, i)); err != nil {
+				return err
+			}
+		}
+	case *sl.List:
+		if w.met(v) {
+			return nil
+		}
+		w.tag(valList)
+		w.count(v.Len())
+		for i := range v.Len() {
+			if err := w.value(v.Index(i), index(path, i)); err != nil {
+				return err
+			}
+		}
+	case *sl.Dict: // in order of insertion, which programs can see
+		if w.met(v) {
+			return nil
+		}
+		w.tag(valDict)
+		w.count(v.Len())
+		for _, kv := range v.Items() {
+			if err := w.value(kv[0], path+" key"); err != nil {
+				return err
+			}
+			if err := w.value(kv[1], path+"["+kv[0].String()+"]"); err != nil {
+				return err
+			}
+		}
+	case *sl.Set:
+		if w.met(v) {
+			return nil
+		}
+		w.tag(valSet)
+		w.count(v.Len())
+		for x := range v.Elements() {
+			if err := w.value(x, path+" element"); err != nil {
+				return err
+			}
+		}
+	case *starlarkstruct.Struct:
+		if w.met(v) {
+			return nil
+		}
+		w.tag(valStruct)
+		return w.fields(v, path)
+	case *starlarkstruct.Module:
+		// The module as a value: all its members, since any may be used.
+		w.tag(valModule)
+		w.str(v.Name)
+		for _, name := range v.AttrNames() {
+			w.str(name)
+			if err := w.value(v.Members[name], path+"."+name); err != nil {
+				return err
+			}
+		}
+	case *sl.Function:
+		return w.function(v, path)
+	case *sl.Builtin:
+		return w.builtin(v, path)
+	case fingerprinted:
+		if w.met(v) {
+			return nil
+		}
+		return v.writeFingerprint(w, path)
+	default:
+		// A range's type is not exported; its text is exact and complete.
+		if v.Type() == "range" {
+			w.tag(valRange)
+			w.str(v.String())
+			return nil
+		}
+		return fmt.Errorf("%s: a value of type %s can't be in a key", path, v.Type())
+	}
+	return nil
+}
+
+// fingerprinted is a value type of this package that writes its own content.
+type fingerprinted interface {
+	writeFingerprint(w *closureWalk, path string) error
+}
+
+func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+func (w *closureWalk) fields(v sl.HasAttrs, path string) error {
+	names := v.AttrNames()
+	w.count(len(names))
+	for _, name := range names {
+		w.str(name)
+		x, err := v.Attr(name)
+		if err != nil {
+			return err
+		}
+		if err := w.value(x, path+"."+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *closureWalk) function(fn *sl.Function, path string) error {
+	if w.met(fn) {
+		return nil
+	}
+	c, err := w.f.code(fn)
+	if err != nil {
+		return fmt.Errorf("%s: %v", path, err)
+	}
+	w.tag(valFunction)
+	if w.cellsOnly {
+		if c.settled {
+			return nil
+		}
+		for i := range fn.NumFreeVars() {
+			binding, cell := fn.FreeVar(i)
+			start := len(w.buf)
+			if err := w.value(cell, path); err != nil {
+				return err
+			}
+			w.captures = append(w.captures, capture{fn.Name(), binding.Name, blake3.Sum256(w.buf[start:])})
+		}
+		return nil
+	}
+	w.str(string(c.bytes))
+	sum := blake3.Sum256(c.bytes)
+	w.parts = append(w.parts, graph.Part{Name: w.partName(fn), Code: hex.EncodeToString(sum[:6])})
+	for i := range fn.NumParams() {
+		if d := fn.ParamDefault(i); d != nil {
+			w.count(i + 1)
+			if err := w.value(d, path+" default"); err != nil {
+				return err
+			}
+		}
+	}
+	w.count(0)
+	for _, r := range c.refs {
+		var v sl.Value
+		switch r.scope {
+		case resolve.Free:
+			_, v = fn.FreeVar(r.free)
+		case resolve.Global:
+			v = w.globals(fn.Module())[r.name] // nil: unset, which has its own tag
+		case resolve.Predeclared:
+			v = fn.Module().Predeclared()[r.name]
+		case resolve.Universal:
+			v = sl.Universe[r.name]
+		}
+		if m, ok := v.(*starlarkstruct.Module); ok && r.member != "" {
+			v = m.Members[r.member]
+		}
+		if err := w.value(v, functionName(fn)+" → "+r.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// globals remembers each module's globals: sl.Module copies them every time.
+func (w *closureWalk) globals(m *sl.Module) sl.StringDict {
+	g, ok := w.modules[m]
+	if !ok {
+		if w.modules == nil {
+			w.modules = map[*sl.Module]sl.StringDict{}
+		}
+		g = m.Globals()
+		w.modules[m] = g
+	}
+	return g
+}
+
+func (w *closureWalk) builtin(b *sl.Builtin, path string) error {
+	if recv := b.Receiver(); recv != nil {
+		w.tag(valMethod)
+		w.str(recv.Type())
+		w.str(b.Name())
+		return w.value(recv, path+"."+b.Name())
+	}
+	id, ok := builtinIDs[b]
+	if !ok {
+		return fmt.Errorf("%s: the builtin %s has no version and can't be in a key", path, b.Name())
+	}
+	w.tag(valBuiltin)
+	w.str(id)
+	return nil
+}
+
+// partName is the function's name, numbered if there are several (lambdas).
+func (w *closureWalk) partName(fn *sl.Function) string {
+	name, n := functionName(fn), 1
+	for _, p := range w.parts {
+		if p.Name == name || strings.HasPrefix(p.Name, name+"#") {
+			n++
+		}
+	}
+	if n > 1 {
+		return fmt.Sprintf("%s#%d", name, n)
+	}
+	return name
+}
+
+// functionName spells a function as //pkg:file.star%name.
+func functionName(fn *sl.Function) string {
+	return fn.Position().Filename() + "%" + fn.Name()
+}

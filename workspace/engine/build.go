@@ -1,0 +1,378 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// state is where an action is; see the picture in the package doc.
+type state uint8
+
+const (
+	waiting state = iota
+	checking
+	running
+	done
+	failed
+	skipped
+	stale
+)
+
+var stateNames = [...]string{"waiting", "checking", "running", "done", "failed", "skipped", "stale"}
+
+func (s state) String() string { return stateNames[s] }
+
+// legal lists the transitions there are; any other is a fault of ours.
+var legal = map[state][]state{
+	waiting:  {checking, skipped, stale},
+	checking: {running, done, failed, stale, skipped},
+	running:  {done, failed, waiting, skipped},
+	done:     {waiting}, // its result turned out to be damaged
+}
+
+// A node is one action of a build.
+type node struct {
+	action *graph.Action
+	state  state
+	users  []*node // those that its outputs are inputs of
+	open   int     // inputs whose maker has not finished
+
+	inputs  []cas.Digest
+	enc     graph.Encoded
+	outputs []cas.Digest
+	ran     bool   // in this build
+	why     string // of a miss
+	sure    bool
+	retries int
+}
+
+func (n *node) status() Status {
+	switch n.state {
+	case done:
+		if n.ran {
+			return Ran
+		}
+		return Disk
+	case failed:
+		return Failed
+	case stale:
+		return Stale
+	}
+	return Skipped
+}
+
+// build is one run of the state machine. Only the goroutine in run touches
+// it; workers get a node and give back an outcome.
+type build struct {
+	*Engine
+	plan     bool
+	again    *recomputed // of Verify, else nil
+	targets  []*starlark.Target
+	nodes    []*node // in an order in which inputs come first
+	byAction map[*graph.Action]*node
+	needs    map[*starlark.Target][]*node
+
+	ready    []*node
+	active   int
+	byKey    map[graph.Key]*node   // running
+	parked   map[graph.Key][]*node // wait for byKey
+	ended    int
+	stopping bool
+	problems []Problem
+	restored int
+	exported map[*starlark.Target]bool
+}
+
+func (e *Engine) newBuild(targets []*starlark.Target, plan bool) (*build, error) {
+	b := &build{
+		Engine: e, plan: plan, targets: targets,
+		byAction: map[*graph.Action]*node{},
+		needs:    map[*starlark.Target][]*node{},
+		byKey:    map[graph.Key]*node{},
+		parked:   map[graph.Key][]*node{},
+		exported: map[*starlark.Target]bool{},
+	}
+	for _, t := range targets {
+		seen := map[*node]bool{}
+		for _, f := range filesOf(t) {
+			b.need(f, seen, func(n *node) { b.needs[t] = append(b.needs[t], n) })
+		}
+	}
+	for _, n := range b.nodes {
+		if n.open == 0 {
+			b.ready = append(b.ready, n)
+		}
+	}
+	return b, nil
+}
+
+// need adds the action that makes f, and those that it needs.
+func (b *build) need(f *graph.File, seen map[*node]bool, add func(*node)) *node {
+	if f.Source() {
+		return nil
+	}
+	n, known := b.byAction[f.Action]
+	if !known {
+		n = &node{action: f.Action}
+		b.byAction[f.Action] = n
+	}
+	if seen[n] {
+		return n
+	}
+	seen[n] = true
+	for _, in := range f.Action.Inputs {
+		d := b.need(in.File, seen, add)
+		if d == nil || known {
+			continue
+		}
+		d.users = append(d.users, n) // once for each output that it uses
+		n.open++
+	}
+	if !known {
+		b.nodes = append(b.nodes, n)
+	}
+	add(n)
+	return n
+}
+
+// transition is the one place where a state changes.
+func (b *build) transition(n *node, to state) {
+	if !slices.Contains(legal[n.state], to) {
+		panic(fmt.Sprintf("engine: %s: no way from %s to %s", n.action.Slot(), n.state, to))
+	}
+	from := n.state
+	n.state = to
+	switch to {
+	case done:
+		for _, u := range n.users {
+			if u.open--; u.open == 0 && u.state == waiting {
+				b.ready = append(b.ready, u)
+			}
+		}
+	case failed, skipped, stale:
+		for _, u := range n.users {
+			if u.state != waiting {
+				continue
+			}
+			if to == stale {
+				u.why = fmt.Sprintf("%s would be made anew", n.action.Outputs[0].File.Path)
+				b.transition(u, stale)
+			} else {
+				b.transition(u, skipped)
+			}
+			b.end(u, outcome{})
+		}
+	case waiting:
+		if from == done { // its users wait again
+			for _, u := range n.users {
+				u.open++
+			}
+			b.ended--
+		}
+	}
+}
+
+// reopen makes a finished action check again; its damaged blob is gone, so
+// the check misses and it runs.
+func (b *build) reopen(n *node) {
+	b.transition(n, waiting)
+	n.retries++
+	b.ready = append(b.ready, n)
+	for _, u := range n.users {
+		if u.state == done {
+			b.reopen(u)
+		}
+	}
+}
+
+// outcome is what a worker found out.
+type outcome struct {
+	node    *node
+	hit     bool // a result was there
+	outputs []cas.Digest
+	err     error
+	infra   bool
+	damaged []*graph.File // inputs to be made again
+	fault   any           // a panic, to go on in the owner's goroutine
+	start   time.Time
+	wall    time.Duration
+	worker  int
+}
+
+type job struct {
+	node *node
+	run  bool // else check
+}
+
+// run drives the machine until nothing is left to do.
+func (b *build) run(ctx context.Context) error {
+	jobs := make(chan job)
+	outcomes := make(chan outcome)
+	for w := range b.o.Jobs {
+		go func() {
+			for j := range jobs {
+				start := b.o.Now()
+				out := b.work(ctx, j)
+				out.node, out.start, out.wall, out.worker = j.node, start, b.o.Now().Sub(start), w
+				outcomes <- out
+			}
+		}()
+	}
+	defer close(jobs)
+	var misses []*node // run before new checks: finish what was begun
+	cancelled := ctx.Done()
+	for {
+		var next job
+		var send chan job
+		switch {
+		case b.stopping:
+		case len(misses) > 0:
+			next, send = job{misses[0], true}, jobs
+		case len(b.ready) > 0:
+			next, send = job{b.ready[0], false}, jobs
+		}
+		if send == nil && b.active == 0 {
+			break
+		}
+		select {
+		case <-cancelled:
+			b.stopping, cancelled = true, nil
+		case send <- next:
+			b.active++
+			if next.run {
+				misses = misses[1:]
+			} else {
+				b.ready = b.ready[1:]
+				b.transition(next.node, checking)
+			}
+		case out := <-outcomes:
+			b.active--
+			if out.fault != nil {
+				panic(out.fault)
+			}
+			if n := b.settle(out); n != nil {
+				misses = append(misses, n)
+			}
+		}
+	}
+	for _, n := range b.nodes { // what the stop left over
+		switch n.state {
+		case waiting, checking, running:
+			b.transition(n, skipped)
+		}
+	}
+	if ctx.Err() != nil {
+		return ErrInterrupted
+	}
+	return nil
+}
+
+// settle decides what follows from an outcome. It returns a node to run.
+func (b *build) settle(out outcome) *node {
+	n := out.node
+	switch {
+	case errors.Is(out.err, context.Canceled):
+		b.transition(n, skipped)
+	case len(out.damaged) > 0 && n.retries < 3:
+		n.retries++
+		b.transition(n, waiting)
+		if b.byKey[n.enc.Key] == n {
+			delete(b.byKey, n.enc.Key)
+			for _, twin := range b.parked[n.enc.Key] {
+				b.transition(twin, waiting)
+				b.ready = append(b.ready, twin)
+			}
+			delete(b.parked, n.enc.Key)
+		}
+		for _, f := range out.damaged {
+			if d := b.byAction[f.Action]; d.state == done {
+				b.reopen(d)
+			}
+		}
+	case out.err != nil:
+		b.fail(n, out)
+	case n.state == checking && !out.hit:
+		return b.miss(n, out)
+	default:
+		n.outputs, n.ran = out.outputs, n.ran || n.state == running && !out.hit
+		key := n.enc.Key
+		b.transition(n, done)
+		b.end(n, out)
+		if b.byKey[key] == n {
+			b.unpark(key, out)
+		}
+	}
+	return nil
+}
+
+// miss decides about an action without a result: run it, wait for a twin with
+// the same key, or (plan) note it.
+func (b *build) miss(n *node, out outcome) *node {
+	if b.plan {
+		n.sure = true
+		b.transition(n, stale)
+		b.end(n, out)
+		return nil
+	}
+	b.transition(n, running)
+	if b.byKey[n.enc.Key] != nil {
+		b.parked[n.enc.Key] = append(b.parked[n.enc.Key], n)
+		return nil
+	}
+	b.byKey[n.enc.Key] = n
+	return n
+}
+
+// unpark gives the twins of a finished action its result.
+func (b *build) unpark(key graph.Key, out outcome) {
+	delete(b.byKey, key)
+	for _, twin := range b.parked[key] {
+		twin.outputs = out.outputs
+		b.transition(twin, done)
+		b.end(twin, outcome{start: out.start, worker: out.worker})
+	}
+	delete(b.parked, key)
+}
+
+func (b *build) fail(n *node, out outcome) {
+	b.problems = append(b.problems, Problem{n.action, out.err, out.infra})
+	key := n.enc.Key
+	b.transition(n, failed)
+	b.end(n, out)
+	if b.byKey[key] == n { // twins would fail alike
+		delete(b.byKey, key)
+		for _, twin := range b.parked[key] {
+			b.transition(twin, failed)
+			b.end(twin, out)
+		}
+		delete(b.parked, key)
+	}
+	if !b.o.KeepGoing || out.infra {
+		b.stopping = true
+	}
+}
+
+// end reports an action that came to its end.
+func (b *build) end(n *node, out outcome) {
+	b.ended++
+	b.o.Event(Event{
+		Action: n.action, Key: n.enc.Key, Status: n.status(), Why: n.why, Err: out.err,
+		Start: out.start, Wall: out.wall, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
+	})
+}
+
+// filesOf are the files that building t builds: its own and what it shows.
+func filesOf(t *starlark.Target) []*graph.File {
+	files := slices.Clone(t.Result.Files)
+	for _, e := range t.Result.Exports {
+		files = append(files, e.File)
+	}
+	return files
+}

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// Sources reads source files.
+type Sources interface {
+	Digest(graph.Label) (cas.Digest, error)
+	Open(graph.Label) (io.ReadCloser, error)
+}
+
+// Options are an Engine's parts.
+type Options struct {
+	Store     *cas.Store
+	Sources   Sources
+	State     string // folder for slots; of this workspace alone
+	Out       string // eval-out
+	Jobs      int    // actions at once; 0: as many as there are cores
+	KeepGoing bool
+	Now       func() time.Time
+	Print     func(label graph.Label, msg string) // print() of running actions, may be nil
+	Event     func(Event)                         // called by one goroutine at a time, may be nil
+}
+
+// An Engine builds targets.
+type Engine struct {
+	o     Options
+	slots *slots
+}
+
+// New returns an Engine.
+func New(o Options) *Engine {
+	if o.Jobs <= 0 {
+		o.Jobs = runtime.GOMAXPROCS(0)
+	}
+	if o.Event == nil {
+		o.Event = func(Event) {}
+	}
+	return &Engine{o: o, slots: &slots{dir: o.State}}
+}
+
+// Status says how an action came by its result.
+type Status string
+
+// The statuses of actions.
+const (
+	Ran     Status = "ran"
+	Disk    Status = "disk"
+	Failed  Status = "failed"
+	Skipped Status = "skipped" // an input failed, or the build stopped before
+	Stale   Status = "stale"   // plan only: it would run
+)
+
+// An Event tells of one action that came to an end.
+type Event struct {
+	Action *graph.Action
+	Key    graph.Key
+	Status Status
+	Why    string // of a run: what changed
+	Err    error
+	Start  time.Time
+	Wall   time.Duration
+	Worker int
+	Done   int // actions that have ended
+	Total  int
+}
+
+// A Problem is why an action failed.
+type Problem struct {
+	Action *graph.Action
+	Err    error
+	Infra  bool // ours or the machine's fault, not the user's
+}
+
+// TargetResult is what became of one requested target.
+type TargetResult struct {
+	Target *starlark.Target
+	Status Status // Ran: something of it ran; Disk: nothing had to; Failed; Skipped; Stale
+	// Scorecard is the digest of the target's scorecard, zero if it has none
+	// or it was not made. Before is that of the last different one built in
+	// this workspace before.
+	Scorecard, Before cas.Digest
+	Outputs           int
+}
+
+// A Report is what a build or a plan did.
+type Report struct {
+	Targets  []TargetResult
+	Problems []Problem
+	Stale    []StaleAction // plan only
+	Actions  int           // needed by the targets
+	Ran      int
+	Disk     int
+	Failed   int
+	Skipped  int
+	Restored int // outputs written to eval-out that no action of this build made
+}
+
+// A StaleAction is one that plan found would run.
+type StaleAction struct {
+	Action *graph.Action
+	Why    string
+	// Sure is false if it is only known that an input will be made anew: it
+	// may come out the same.
+	Sure bool
+}
+
+// ErrInterrupted is returned with the report of what was done.
+var ErrInterrupted = errors.New("interrupted")
+
+// Build makes the targets' files, and copies them to the output folder.
+// Failures of actions are in the report; the error is ErrInterrupted, or a
+// fault that stopped everything.
+func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report, error) {
+	b, err := e.newBuild(targets, false)
+	if err != nil {
+		return nil, err
+	}
+	// An output found damaged while it is copied is made again, and copied
+	// again: twice is plenty, since the second time it is fresh.
+	for range 3 {
+		err = b.run(ctx)
+		if err != nil {
+			break
+		}
+		var again []*node
+		again, err = b.export(ctx)
+		if err != nil || len(again) == 0 {
+			break
+		}
+		for _, n := range again {
+			b.reopen(n)
+		}
+	}
+	if serr := b.saveSlots(); serr != nil && err == nil {
+		err = serr
+	}
+	return b.report(), err
+}
+
+// Plan finds out what Build would run. It writes nothing.
+func (e *Engine) Plan(ctx context.Context, targets []*starlark.Target) (*Report, error) {
+	b, err := e.newBuild(targets, true)
+	if err != nil {
+		return nil, err
+	}
+	err = b.run(ctx)
+	return b.report(), err
+}
+
+func (b *build) report() *Report {
+	r := &Report{Actions: len(b.nodes), Problems: b.problems, Restored: b.restored}
+	for _, n := range b.nodes {
+		switch n.status() {
+		case Ran:
+			r.Ran++
+		case Disk:
+			r.Disk++
+		case Failed:
+			r.Failed++
+		case Skipped:
+			r.Skipped++
+		case Stale:
+			r.Stale = append(r.Stale, StaleAction{n.action, n.why, n.sure})
+		}
+	}
+	for _, t := range b.targets {
+		r.Targets = append(r.Targets, b.targetResult(t))
+	}
+	return r
+}
+
+func (b *build) targetResult(t *starlark.Target) TargetResult {
+	res := TargetResult{Target: t, Status: Disk}
+	rank := map[Status]int{Disk: 0, Ran: 1, Stale: 2, Skipped: 3, Failed: 4}
+	for _, n := range b.needs[t] {
+		if s := n.status(); rank[s] > rank[res.Status] {
+			res.Status = s
+		}
+	}
+	res.Outputs = len(outputsOf(t))
+	if f := t.Result.Scorecard; f != nil {
+		n := b.byAction[f.Action]
+		if n != nil && n.state == done {
+			res.Scorecard = n.outputs[f.Index]
+			if old := n.before(b); old != nil && f.Index < len(old.Out) {
+				if d, err := cas.ParseDigest(old.Out[f.Index]); err == nil && d != res.Scorecard {
+					res.Before = d
+				}
+			}
+		}
+	}
+	return res
+}
+
+// Digests returns the digest of a file of a finished build: an output's, or a
+// source's.
+func (e *Engine) sourceDigest(f *graph.File) (cas.Digest, error) {
+	d, err := e.o.Sources.Digest(f.Label)
+	if err != nil {
+		return d, fmt.Errorf("source %s: %w", f.Slash(), err)
+	}
+	return d, nil
+}

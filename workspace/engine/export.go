@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A copyJob shows one file below the output folder.
+type copyJob struct {
+	node *node // its maker, nil for a source
+	file *graph.File
+	dst  string
+}
+
+// outputsOf lists what is shown of a target: path below its output folder →
+// file. Sources among its files are not copied: they are in the workspace.
+func outputsOf(t *starlark.Target) map[string]*graph.File {
+	out := map[string]*graph.File{}
+	for _, f := range t.Result.Files {
+		if !f.Source() && f.Label == t.Label {
+			out[f.Path] = f
+		}
+	}
+	for _, e := range t.Result.Exports {
+		out[e.Path] = e.File
+	}
+	return out
+}
+
+// pathsOf lists the same paths in a fixed order.
+func pathsOf(t *starlark.Target) []string {
+	var out []string
+	for _, f := range t.Result.Files {
+		if !f.Source() && f.Label == t.Label {
+			out = append(out, f.Path)
+		}
+	}
+	for _, e := range t.Result.Exports {
+		out = append(out, e.Path)
+	}
+	return out
+}
+
+// Folder is a target's output folder.
+func (e *Engine) Folder(l graph.Label) string {
+	return filepath.Join(e.o.Out, filepath.FromSlash(folderName(l)))
+}
+
+func folderName(l graph.Label) string {
+	if l.Repo == "" {
+		return l.Path()
+	}
+	return "@" + l.Repo + "/" + l.Path()
+}
+
+// export copies the outputs of finished targets to the output folder, where
+// they differ from what is there. It returns the makers of outputs that turned
+// out to be damaged in the store.
+func (b *build) export(ctx context.Context) ([]*node, error) {
+	var mu sync.Mutex
+	var damaged []*node
+	var restored atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(b.o.Jobs)
+	for _, t := range b.targets {
+		if b.exported[t] {
+			continue
+		}
+		complete := true
+		var batch []copyJob
+		for path, f := range outputsOf(t) {
+			n := b.byAction[f.Action]
+			if n != nil && n.state != done {
+				complete = false
+				continue
+			}
+			batch = append(batch, copyJob{n, f, filepath.Join(b.Folder(t.Label), filepath.FromSlash(path))})
+		}
+		for _, n := range b.needs[t] {
+			complete = complete && n.state == done
+		}
+		if !complete { // no half-new folder: a failed target keeps what it had
+			continue
+		}
+		b.exported[t] = true
+		for len(batch) > 0 {
+			part := batch[:min(256, len(batch))]
+			batch = batch[len(part):]
+			g.Go(func() error {
+				for _, c := range part {
+					if err := ctx.Err(); err != nil {
+						return ErrInterrupted
+					}
+					wrote, err := b.copyOut(c)
+					var blob *cas.BlobError
+					switch {
+					case errors.As(err, &blob) && c.node != nil:
+						mu.Lock()
+						damaged = append(damaged, c.node)
+						b.exported[t] = false
+						mu.Unlock()
+					case err != nil:
+						return fmt.Errorf("write %s: %w", c.dst, err)
+					case wrote && (c.node == nil || !c.node.ran):
+						restored.Add(1)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	err := g.Wait()
+	b.restored += int(restored.Load())
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range b.targets {
+		if b.exported[t] {
+			if err := b.prune(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return unique(damaged), nil
+}
+
+func unique(nodes []*node) []*node {
+	seen := map[*node]bool{}
+	var out []*node
+	for _, n := range nodes {
+		if !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// copyOut makes dst a copy of the file; it says whether it had to write.
+func (b *build) copyOut(c copyJob) (bool, error) {
+	d, err := b.digestOf(c.file)
+	if err != nil {
+		return false, err
+	}
+	fi, err := os.Lstat(c.dst)
+	if err == nil && fi.Mode().IsRegular() && cas.Stamped(fi, d) {
+		return false, nil
+	}
+	if err == nil && fi.IsDir() {
+		return false, fmt.Errorf("a folder is in the way; remove it, or run `ev clean`")
+	}
+	if c.node != nil {
+		return true, b.o.Store.Export(d, c.dst)
+	}
+	rc, err := b.blob(c.file, d).Open()
+	if err != nil {
+		return false, err
+	}
+	defer rc.Close()
+	return true, cas.ExportReader(rc, d, c.dst)
+}
+
+// prune removes outputs of earlier builds of the target that it no longer has.
+func (b *build) prune(t *starlark.Target) error {
+	if _, current := b.slotsCurrent(t); current {
+		return nil
+	}
+	now := map[string]bool{}
+	for _, p := range pathsOf(t) {
+		now[p] = true
+	}
+	folder := b.Folder(t.Label)
+	for _, p := range b.slots.load(t.Label).Outputs {
+		if now[p] {
+			continue
+		}
+		if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
+			continue // a damaged record must not reach outside the folder
+		}
+		dst := filepath.Join(folder, filepath.FromSlash(p))
+		if err := os.Remove(dst); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove old output: %w", err)
+		}
+		for dir := filepath.Dir(dst); dir != folder && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+		}
+	}
+	return nil
+}

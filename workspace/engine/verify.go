@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A Fault is something that Verify found not to be what its inputs give.
+type Fault struct {
+	Label graph.Label
+	Path  string // of the output, below the target's folder
+	Where string // "eval-out" or "store"
+	Cause string
+	// Want is what the recorded bytes give, Got what is there; nil if there
+	// is nothing to compare.
+	Want, Got []byte
+}
+
+// recomputed holds what Verify computed: it trusts no stored result and stores
+// none.
+type recomputed struct {
+	mu     sync.Mutex
+	blobs  map[cas.Digest][]byte
+	faults []Fault
+}
+
+func (r *recomputed) put(f cas.Func, b []byte) cas.Digest {
+	d := f.Sum(b)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blobs[d] = b
+	return d
+}
+
+func (r *recomputed) get(d cas.Digest) ([]byte, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, ok := r.blobs[d]
+	return b, ok
+}
+
+func (r *recomputed) fault(f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, f)
+}
+
+// Verify computes every output of the targets again from the sources alone and
+// compares: with the result that the store has for the same key, and with the
+// copies in the output folder. It changes nothing.
+func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Fault, *Report, error) {
+	b, err := e.newBuild(targets, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	b.again = &recomputed{blobs: map[cas.Digest][]byte{}}
+	if err := b.run(ctx); err != nil {
+		return nil, b.report(), err
+	}
+	for _, t := range targets {
+		if err := b.compareOut(t); err != nil {
+			return nil, b.report(), err
+		}
+	}
+	faults := b.again.faults
+	slices.SortFunc(faults, func(x, y Fault) int {
+		if c := x.Label.Compare(y.Label); c != 0 {
+			return c
+		}
+		return bytes.Compare([]byte(x.Path+x.Where), []byte(y.Path+y.Where))
+	})
+	return faults, b.report(), nil
+}
+
+// recompute is execute for Verify.
+func (b *build) recompute(ctx context.Context, n *node) outcome {
+	contents, err := b.produce(ctx, n)
+	if err != nil {
+		return b.runError(n, err)
+	}
+	out := outcome{outputs: make([]cas.Digest, len(contents))}
+	for i, c := range contents {
+		out.outputs[i] = b.again.put(b.o.Store.Func(), c)
+	}
+	stored, err := b.lookup(n)
+	if isMiss(err) {
+		return out
+	}
+	if err != nil {
+		return outcome{err: err, infra: true}
+	}
+	for i, d := range stored {
+		if d != out.outputs[i] {
+			got, _ := b.o.Store.Read(d)
+			b.again.fault(Fault{
+				Label: n.action.Owner, Path: n.action.Outputs[i].File.Path, Where: "store",
+				Cause: "the stored result is not what its inputs give", Want: contents[i], Got: got,
+			})
+		}
+	}
+	return out
+}
+
+// compareOut compares a target's copies with what was recomputed.
+func (b *build) compareOut(t *starlark.Target) error {
+	folder := b.Folder(t.Label)
+	paths := pathsOf(t)
+	outs := outputsOf(t)
+	missing := 0
+	var faults []Fault
+	for _, p := range paths {
+		f := outs[p]
+		if n := b.byAction[f.Action]; n != nil && n.state != done {
+			continue // reported as a problem
+		}
+		want, err := b.digestOf(f)
+		if err != nil {
+			return err
+		}
+		fault := Fault{Label: t.Label, Path: p, Where: "eval-out"}
+		got, data, err := readOutput(filepath.Join(folder, filepath.FromSlash(p)), b.o.Store.Func())
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			missing++
+			fault.Cause = "it is missing"
+		case err != nil:
+			fault.Cause = err.Error()
+		case got == want:
+			continue
+		default:
+			fault.Cause = "it is not what the recorded bytes give"
+			fault.Got = data
+			fault.Want, _ = b.again.get(want)
+		}
+		faults = append(faults, fault)
+	}
+	if missing == len(paths) && missing > 0 {
+		faults = []Fault{{Label: t.Label, Where: "eval-out", Cause: "nothing of it is built; run `ev build` first"}}
+	}
+	b.again.faults = append(b.again.faults, faults...)
+	return nil
+}
+
+// keepForDiff is the size up to which a differing file is kept to show how.
+const keepForDiff = 1 << 20
+
+func readOutput(path string, f cas.Func) (cas.Digest, []byte, error) {
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return cas.Digest{}, nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return cas.Digest{}, nil, fmt.Errorf("it is no regular file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return cas.Digest{}, nil, err
+	}
+	defer file.Close()
+	if fi.Size() > keepForDiff {
+		d, err := f.SumReader(file)
+		return d, nil, err
+	}
+	data, err := io.ReadAll(file)
+	return f.Sum(data), data, err
+}

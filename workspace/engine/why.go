@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A Change is one field that differs between two actions of a slot.
+type Change struct {
+	Name       string
+	From, To   string // "" if the field is new or gone
+	FromNote   string
+	ToNote     string
+	onlyDetail bool
+}
+
+// String is the change in one line.
+func (c Change) String() string {
+	show := func(value, note string) string {
+		if note != "" && value != "" {
+			return note + " " + value
+		}
+		return value
+	}
+	switch {
+	case c.From == "":
+		return fmt.Sprintf("%s is new: %s", c.Name, show(c.To, c.ToNote))
+	case c.To == "":
+		return fmt.Sprintf("%s is gone: %s", c.Name, show(c.From, c.FromNote))
+	}
+	return fmt.Sprintf("%s: %s → %s", c.Name, show(c.From, c.FromNote), show(c.To, c.ToNote))
+}
+
+// Diff lists the fields that differ, in the order of the newer action, then
+// those that are gone. Fields named "code …" only tell where inside a function
+// the difference is.
+func Diff(before, after []graph.Field) []Change {
+	old := map[string]graph.Field{}
+	for _, f := range before {
+		old[f.Name] = f
+	}
+	var out []Change
+	seen := map[string]bool{}
+	for _, f := range after {
+		seen[f.Name] = true
+		o, ok := old[f.Name]
+		if !ok {
+			out = append(out, Change{Name: f.Name, To: f.Value, ToNote: f.Note})
+		} else if o.Value != f.Value {
+			out = append(out, Change{Name: f.Name, From: o.Value, To: f.Value, FromNote: o.Note, ToNote: f.Note})
+		}
+	}
+	for _, f := range before {
+		if !seen[f.Name] {
+			out = append(out, Change{Name: f.Name, From: f.Value, FromNote: f.Note})
+		}
+	}
+	for i := range out {
+		out[i].onlyDetail = strings.HasPrefix(out[i].Name, "code ")
+	}
+	return out
+}
+
+// Summarize says in one line what changed.
+func Summarize(changes []Change) string {
+	var main, code []string
+	for _, c := range changes {
+		if c.onlyDetail {
+			if c.From != "" && c.To != "" {
+				code = append(code, strings.TrimPrefix(c.Name, "code "))
+			}
+			continue
+		}
+		name := c.Name
+		if note := c.ToNote; note != "" {
+			name += " " + note
+		}
+		switch {
+		case c.From == "":
+			name += " is new"
+		case c.To == "":
+			name += " is gone"
+		default:
+			name += " changed"
+		}
+		main = append(main, name)
+	}
+	const most = 3
+	if n := len(main); n > most {
+		main = append(main[:most], fmt.Sprintf("%d more", n-most))
+	}
+	s := strings.Join(main, ", ")
+	if len(code) > 0 {
+		if n := len(code); n > most {
+			code = append(code[:most], fmt.Sprintf("%d more", n-most))
+		}
+		s += " (edited: " + strings.Join(code, ", ") + ")"
+	}
+	return s
+}
+
+// missReason says why an action has no result: what changed since the slot
+// was last filled, or what happened to the result.
+func (b *build) missReason(n *node, err error) string {
+	last := b.slots.load(n.action.Owner)
+	r := last.record(n.action.Slot().Path)
+	if r != nil && r.Now.Key != n.enc.Key.String() {
+		if s := Summarize(Diff(last.fields(&r.Now), n.action.Explain(n.inputs))); s != "" {
+			return s
+		}
+		return "the action changed"
+	}
+	var miss *cas.MissError
+	if errors.As(err, &miss) && (r != nil || miss.Err != nil) {
+		if miss.Err == nil {
+			return "its result is no longer in the store"
+		}
+		return miss.Reason
+	}
+	return "it has not run before"
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"runtime/debug"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// What workers do. They read the engine's parts and the node they were given,
+// and write only the fields of that node that nobody reads meanwhile.
+
+// work does one job; a panic is handed over, so that whoever called the engine
+// can say what it is: a fault of ours.
+func (b *build) work(ctx context.Context, j job) (out outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			out = outcome{fault: fmt.Sprintf("%v\n%s", r, debug.Stack())}
+		}
+	}()
+	switch {
+	case !j.run:
+		return b.check(j.node)
+	case b.again != nil:
+		return b.recompute(ctx, j.node)
+	}
+	return b.execute(ctx, j.node)
+}
+
+// digestOf is the digest of an input whose maker has finished.
+func (b *build) digestOf(f *graph.File) (cas.Digest, error) {
+	if f.Source() {
+		return b.sourceDigest(f)
+	}
+	return b.byAction[f.Action].outputs[f.Index], nil
+}
+
+// check computes the node's key and looks its result up.
+func (b *build) check(n *node) outcome {
+	n.inputs = make([]cas.Digest, len(n.action.Inputs))
+	for i, in := range n.action.Inputs {
+		d, err := b.digestOf(in.File)
+		if err != nil {
+			return outcome{err: err}
+		}
+		n.inputs[i] = d
+	}
+	enc, err := n.action.Encode(b.o.Store.Func(), n.inputs)
+	if err != nil {
+		return outcome{err: err}
+	}
+	n.enc = graph.Encoded{Key: enc.Key}
+	if b.again != nil { // Verify trusts no result
+		return outcome{}
+	}
+	outputs, err := b.lookup(n)
+	if err == nil {
+		return outcome{hit: true, outputs: outputs}
+	}
+	if !isMiss(err) {
+		return outcome{err: err, infra: true}
+	}
+	n.why = b.missReason(n, err)
+	return outcome{}
+}
+
+func isMiss(err error) bool {
+	var miss *cas.MissError
+	return errors.As(err, &miss)
+}
+
+// lookup returns the digests of the outputs of a complete result.
+func (b *build) lookup(n *node) ([]cas.Digest, error) {
+	r, err := b.o.Store.Lookup(cas.Digest(n.enc.Key))
+	if err != nil {
+		return nil, err
+	}
+	out := make([]cas.Digest, len(n.action.Outputs))
+	for i, o := range n.action.Outputs {
+		for _, f := range r.Files {
+			if f.Path == o.Name {
+				out[i] = f.Digest
+			}
+		}
+		if out[i].IsZero() {
+			return nil, &cas.MissError{Key: cas.Digest(n.enc.Key), Reason: fmt.Sprintf("the result has no output %q", o.Name)}
+		}
+	}
+	return out, nil
+}
+
+// execute runs the action under the lock of its key, unless another process
+// did it meanwhile, and stores the result.
+func (b *build) execute(ctx context.Context, n *node) outcome {
+	key := cas.Digest(n.enc.Key)
+	unlock, err := b.o.Store.Lock(ctx, key)
+	if err != nil {
+		return outcome{err: err, infra: true}
+	}
+	defer unlock()
+	if outputs, err := b.lookup(n); err == nil {
+		return outcome{hit: true, outputs: outputs}
+	}
+	contents, err := b.produce(ctx, n)
+	if err != nil {
+		return b.runError(n, err)
+	}
+	result := cas.Result{}
+	out := outcome{outputs: make([]cas.Digest, len(contents))}
+	for i, c := range contents {
+		d, err := b.o.Store.Put(cas.Pure, c)
+		if err != nil {
+			return outcome{err: err, infra: true}
+		}
+		out.outputs[i] = d
+		result.Files = append(result.Files, cas.OutputFile{Path: n.action.Outputs[i].Name, Digest: d})
+	}
+	if err := b.o.Store.PutResult(cas.Pure, key, result); err != nil {
+		return outcome{err: err, infra: true}
+	}
+	return out
+}
+
+func (b *build) produce(ctx context.Context, n *node) ([][]byte, error) {
+	if n.action.Kind == graph.Write {
+		return [][]byte{n.action.Content}, nil
+	}
+	blobs := make([]starlark.Blob, len(n.inputs))
+	for i, in := range n.action.Inputs {
+		blobs[i] = b.blob(in.File, n.inputs[i])
+	}
+	var print func(string)
+	if b.o.Print != nil {
+		print = func(msg string) { b.o.Print(n.action.Owner, msg) }
+	}
+	return starlark.Evaluate(ctx, n.action, blobs, print)
+}
+
+// runError sorts the error of a run: whose fault, and what to do.
+func (b *build) runError(n *node, err error) outcome {
+	var in *starlark.InputError
+	if !errors.As(err, &in) {
+		return outcome{err: err}
+	}
+	var blob *cas.BlobError
+	if errors.As(err, &blob) && !in.File.Source() {
+		return outcome{err: err, infra: true, damaged: []*graph.File{in.File}}
+	}
+	return outcome{err: err, infra: !in.File.Source()}
+}
+
+// blob opens an input; the bytes are checked against the digest in the key.
+func (b *build) blob(f *graph.File, d cas.Digest) starlark.Blob {
+	if !f.Source() && b.again != nil {
+		data, _ := b.again.get(d)
+		return starlark.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
+	}
+	if !f.Source() {
+		return starlark.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return b.o.Store.Open(d) }}
+	}
+	return starlark.Blob{Digest: d, Open: func() (io.ReadCloser, error) {
+		rc, err := b.o.Sources.Open(f.Label)
+		if err != nil {
+			return nil, err
+		}
+		return &sourceReader{ReadCloser: rc, hash: d.Func.New(), want: d}, nil
+	}}
+}
+
+// errChanged says that a source is not what it was when its digest was taken.
+var errChanged = errors.New("the file changed while the build ran; build again")
+
+// sourceReader fails at the end of a source that changed since it was hashed.
+type sourceReader struct {
+	io.ReadCloser
+	hash hash.Hash
+	n    int64
+	want cas.Digest
+}
+
+func (r *sourceReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	r.hash.Write(p[:n])
+	r.n += int64(n)
+	if err == io.EOF && (r.n != r.want.Size || string(r.hash.Sum(nil)) != string(r.want.Hash[:])) {
+		return n, errChanged
+	}
+	return n, err
+}
