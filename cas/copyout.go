@@ -14,6 +14,9 @@ import (
 // or holds anything else.
 func ExportReader(r io.Reader, d Digest, dst string) error {
 	fail := func(err error) error { return fmt.Errorf("export %v to %s: %w", d, dst, err) }
+	if err := d.check(); err != nil {
+		return fail(err)
+	}
 	dir := filepath.Dir(dst)
 	if err := makeDirs(dir, "", 0o755); err != nil {
 		return fail(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/zeebo/blake3"
+	"golang.org/x/sys/unix"
 )
 
 // A result file is a line that says its class, 32 bytes of BLAKE3 over that
@@ -29,11 +30,10 @@ func resultHeader(c Class) string {
 }
 
 func resultSum(header string, key Digest, msg []byte) []byte {
-	h := blake3.New()
-	io.WriteString(h, header)
-	io.WriteString(h, key.String())
-	h.Write(msg)
-	return h.Sum(nil)
+	b := make([]byte, 0, len(header)+128+len(msg))
+	b = append(append(append(b, header...), key.String()...), msg...)
+	sum := blake3.Sum256(b)
+	return sum[:]
 }
 
 func encodeResultFile(c Class, key Digest, msg []byte) []byte {
@@ -67,7 +67,7 @@ type record struct {
 // load gives the record of key in the first of the roots that has one, or nil.
 func (s *Store) load(key Digest, roots []*root) *record {
 	for _, r := range roots {
-		b, err := os.ReadFile(r.resultPath(key))
+		b, err := readResult(r.resultPath(key))
 		if absent(err) {
 			continue
 		}
@@ -81,6 +81,41 @@ func (s *Store) load(key Digest, roots []*root) *record {
 		return rec
 	}
 	return nil
+}
+
+// readResult is os.ReadFile without following a symlink or waiting for a pipe,
+// and without offering the file to the network poller: that was half the time of
+// a Lookup.
+func readResult(path string) ([]byte, error) {
+	fd, err := retried(func() (int, error) {
+		return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 0, 2048)
+	for {
+		n, err := retried(func() (int, error) { return unix.Read(fd, b[len(b):cap(b)]) })
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return b, nil
+		}
+		if b = b[:len(b)+n]; len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+	}
+}
+
+func retried(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // suspect gives the class of a record that is damaged. In doubt it is a

@@ -307,7 +307,7 @@ func TestUmask(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
-	if err := os.Truncate(fileOf(t, s, d), 3); err != nil {
+	if err := rewrite(fileOf(t, s, d), false, cut); err != nil {
 		t.Fatal(err)
 	}
 	wantReason(t, s.Has(d), Damaged)
@@ -420,5 +420,35 @@ func BenchmarkPut1MiB(b *testing.B) {
 				put(b, s, Pure, content)
 			}
 		})
+	}
+}
+
+func TestExportReader(t *testing.T) {
+	dir := t.TempDir()
+	b := prose(5000)
+	d := BLAKE3.Sum(b)
+	dst := dir + "/new/x"
+	if err := ExportReader(bytes.NewReader(b), d, dst); err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]io.Reader{
+		"short":  bytes.NewReader(b[:4999]),
+		"long":   bytes.NewReader(append(b[:5000:5000], 0)),
+		"other":  bytes.NewReader(noise(1, 5000)),
+		"broken": iotest.TimeoutReader(iotest.HalfReader(bytes.NewReader(b))),
+	} {
+		if err := ExportReader(bad, d, dst); err == nil {
+			t.Errorf("%s: exported", name)
+		}
+	}
+	if err := ExportReader(bytes.NewReader(b), Digest{}, dst); err == nil {
+		t.Error("exported without a digest")
+	}
+	fi, err := os.Lstat(dst)
+	if err != nil || !Stamped(fi, d) || fi.Mode() != 0o444 {
+		t.Errorf("%v, %v", fi, err)
+	}
+	if names, err := readDir(dir + "/new"); err != nil || len(names) != 1 {
+		t.Errorf("left %q, %v", names, err)
 	}
 }

@@ -87,10 +87,9 @@ type TargetResult struct {
 	Target *starlark.Target
 	Status Status // Ran: something of it ran; Disk: nothing had to; Failed; Skipped; Stale
 	// Scorecard is the digest of the target's scorecard, zero if it has none
-	// or it was not made. Before is that of the last different one built in
-	// this workspace before.
-	Scorecard, Before cas.Digest
-	Outputs           int
+	// or it was not made.
+	Scorecard cas.Digest
+	Outputs   int
 }
 
 // A Report is what a build or a plan did.
@@ -193,18 +192,11 @@ func (b *build) targetResult(t *starlark.Target) TargetResult {
 		n := b.byAction[f.Action]
 		if n != nil && n.state == done {
 			res.Scorecard = n.outputs[f.Index]
-			if old := n.before(b); old != nil && f.Index < len(old.Out) {
-				if d, err := cas.ParseDigest(old.Out[f.Index]); err == nil && d != res.Scorecard {
-					res.Before = d
-				}
-			}
 		}
 	}
 	return res
 }
 
-// Digests returns the digest of a file of a finished build: an output's, or a
-// source's.
 func (e *Engine) sourceDigest(f *graph.File) (cas.Digest, error) {
 	d, err := e.o.Sources.Digest(f.Label)
 	if err != nil {

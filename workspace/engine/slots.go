@@ -283,16 +283,26 @@ func (b *build) newRecord(f, old *slotFile, last *SlotRecord, n *node) SlotRecor
 	return r
 }
 
-// before is the last action of the slot that differed from n's.
-func (n *node) before(b *build) *SlotAction {
-	r := b.slots.load(n.action.Owner).record(n.action.Slot().Path)
-	switch {
-	case r == nil:
-		return nil
-	case r.Now.Key != n.enc.Key.String():
-		return &r.Now
+// Before returns the digest of the target's last scorecard that differed from
+// now, as far as its slot remembers; zero if it was never another.
+func (e *Engine) Before(t *starlark.Target, now cas.Digest) cas.Digest {
+	f := t.Result.Scorecard
+	if f == nil {
+		return cas.Digest{}
 	}
-	return r.Before
+	r := e.slots.load(t.Label).record(f.Action.Slot().Path)
+	if r == nil {
+		return cas.Digest{}
+	}
+	for _, a := range []*SlotAction{&r.Now, r.Before} {
+		if a == nil || f.Index >= len(a.Out) {
+			continue
+		}
+		if d, err := cas.ParseDigest(a.Out[f.Index]); err == nil && d != now {
+			return d
+		}
+	}
+	return cas.Digest{}
 }
 
 // A History is what is known of a slot: its last record, with fields spelled
