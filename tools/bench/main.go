@@ -1,0 +1,180 @@
+// Command bench times the eval binary as a whole process on workspaces that it
+// makes: start, no-op, restored outputs, an edited discriminator. Each figure
+// is the median of several runs, and stands beside that of reading and hashing
+// (SHA-256, all cores) the recorded replies once, measured in the same minute:
+// compare the ratios, since machines differ.
+//
+//	bench PATH-OF-EVAL
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const runs = 5
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: bench PATH-OF-EVAL")
+		os.Exit(2)
+	}
+	exe, err := filepath.Abs(os.Args[1])
+	check(err)
+	dir, err := os.MkdirTemp("", "eval-bench-")
+	check(err)
+	defer os.RemoveAll(dir)
+	b := &bench{exe: exe, dir: dir}
+
+	fmt.Printf("%d cores; median of %d runs, wall time; peak memory of the process\n\n", runtime.NumCPU(), runs)
+	fmt.Printf("%-52s %9s %9s %8s\n", "", "seconds", "v hashing", "MB")
+	b.row("ev version", 0, runs, nil, "", "version")
+	for _, size := range []struct{ probes, reps int }{{10, 50}, {100, 50}, {1, 5000}} {
+		b.workspace(size.probes, size.reps)
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+type bench struct{ exe, dir string }
+
+// workspace measures one workspace of probes × 2 arms × reps.
+func (b *bench) workspace(probes, reps int) {
+	root := filepath.Join(b.dir, fmt.Sprintf("w%dx%d", probes, reps))
+	edit := generate(root, probes, reps)
+	actions := probes * (2*reps + 1)
+	name := fmt.Sprintf("%d actions (%d probes)", actions, probes)
+	if probes == 1 {
+		name = fmt.Sprintf("%d actions (1 probe)", actions)
+	}
+	base := hashing(root)
+	fmt.Printf("\n%-52s %9.3f\n", "read and hash "+fmt.Sprint(2*probes*reps)+" replies", base.Seconds())
+	b.row(name+": first build", base, 1, nil, root, "build", "//...")
+	// Younger files are hashed each time: see the racy-timestamp rule.
+	time.Sleep(2500 * time.Millisecond)
+	b.row("", base, 1, nil, root, "build", "//...")
+	b.row(name+": no-op", base, runs, nil, root, "build", "//...")
+	b.row(name+": all cached, eval-out gone", base, 3, func() { check(os.RemoveAll(filepath.Join(root, "eval-out"))) }, root, "build", "//...")
+	b.row(name+": discriminators edited, re-scored", base, 3, edit, root, "build", "//...")
+}
+
+// row prints the median of n runs; with an empty name it only runs.
+func (b *bench) row(name string, base time.Duration, n int, before func(), root string, args ...string) {
+	var times []time.Duration
+	var peak int64
+	for range n {
+		if before != nil {
+			before()
+		}
+		cmd := exec.Command(b.exe, args...)
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "EVAL_STORE="+filepath.Join(b.dir, "store"), "HOME="+b.dir)
+		var out strings.Builder
+		cmd.Stderr = &out
+		start := time.Now()
+		err := cmd.Run()
+		times = append(times, time.Since(start))
+		if err != nil {
+			check(fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out.String()))
+		}
+		peak = max(peak, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+	}
+	if name == "" {
+		return
+	}
+	slices.Sort(times)
+	median := times[len(times)/2]
+	ratio := ""
+	if base > 0 {
+		ratio = fmt.Sprintf("%.1f", float64(median)/float64(base))
+	}
+	unit := int64(1024) // kB on Linux
+	if runtime.GOOS == "darwin" {
+		unit = 1 << 20
+	}
+	fmt.Printf("%-52s %9.3f %9s %8d\n", name, median.Seconds(), ratio, peak/unit)
+}
+
+// generate writes a workspace and returns a function that edits the logic of
+// every discriminator, differently each time.
+func generate(root string, probes, reps int) (edit func()) {
+	write := func(rel, text string) {
+		p := filepath.Join(root, filepath.FromSlash(rel))
+		check(os.MkdirAll(filepath.Dir(p), 0o755))
+		check(os.WriteFile(p, []byte(text), 0o644))
+	}
+	write("MODULE.star", "module(name = \"bench\")\n")
+	for p := range probes {
+		pkg := fmt.Sprintf("p%d/", p)
+		write(pkg+"question.md", "Which number?\n")
+		write(pkg+"prelude.md", "Think of it twice.\n")
+		write(pkg+"BUILD.star", fmt.Sprintf(`load("@eval//rules:probe.star", "probe")
+load("@eval//rules:producer.star", "captures")
+load(":marks.star", "ok")
+
+probe(
+    name = "x",
+    question = "question.md",
+    prelude = "prelude.md",
+    producer = captures(glob(["captures/*.txt"])),
+    discriminator = ok,
+    reps = %d,
+)
+`, reps))
+		for _, arm := range []string{"control", "treatment"} {
+			for i := 1; i <= reps; i++ {
+				line := fmt.Sprintf("%s %d of probe %d says %d\n", arm, i, p, (i*7919+p)%1000)
+				write(fmt.Sprintf("%scaptures/%s-%d.txt", pkg, arm, i), strings.Repeat(line, 4))
+			}
+		}
+	}
+	n := 0
+	edit = func() {
+		n++
+		for p := range probes {
+			write(fmt.Sprintf("p%d/marks.star", p), fmt.Sprintf("def ok(rep):\n    return PRESENT if \"%d\" in rep.reply else ABSENT\n", n+p%7))
+		}
+	}
+	edit()
+	return edit
+}
+
+// hashing reads and hashes every reply once, on all cores.
+func hashing(root string) time.Duration {
+	var files []string
+	check(filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(p, ".txt") {
+			files = append(files, p)
+		}
+		return err
+	}))
+	start := time.Now()
+	var wg sync.WaitGroup
+	part := len(files)/runtime.NumCPU() + 1
+	for list := range slices.Chunk(files, part) {
+		wg.Go(func() {
+			for _, f := range list {
+				data, err := os.ReadFile(f)
+				check(err)
+				sha256.Sum256(data)
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
