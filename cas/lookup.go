@@ -94,18 +94,19 @@ func readResult(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	b := make([]byte, 0, 2048)
+	b := make([]byte, 0, 1024)
 	for {
+		room := cap(b) - len(b)
 		n, err := retried(func() (int, error) { return unix.Read(fd, b[len(b):cap(b)]) })
 		if err != nil {
 			return nil, err
 		}
-		if n == 0 {
+		// A read of a plain file that gives less than asked was the last one;
+		// if it ever is not, the checksum fails and costs a miss.
+		if b = b[:len(b)+n]; n < room {
 			return b, nil
 		}
-		if b = b[:len(b)+n]; len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
-		}
+		b = append(b, 0)[:len(b)]
 	}
 }
 
@@ -138,12 +139,13 @@ func (s *Store) suspect(r *root, b []byte, readErr error) Class {
 
 // Lookup gives the result of key if each blob that it names is in the store
 // (see Has), in either root. Otherwise the error is a *MissError, or an
-// *IncompleteError if a capture is recorded that can't be given back whole.
-func (s *Store) Lookup(key Digest) (Result, error) {
+// *IncompleteError if a capture is recorded that can't be given back whole. c is
+// the class of what the key is of: its root is asked first.
+func (s *Store) Lookup(c Class, key Digest) (Result, error) {
 	if err := key.check(); err != nil {
 		return Result{}, fmt.Errorf("look up %v: %w", key, err)
 	}
-	rec := s.load(key, s.roots(Capture))
+	rec := s.load(key, s.roots(c))
 	if rec == nil {
 		return Result{}, &MissError{Key: key, Reason: "no result"}
 	}
@@ -213,7 +215,7 @@ func (s *Store) putResult(c Class, key Digest, r Result) error {
 		return err
 	}
 	path := s.root(c).resultPath(key)
-	switch old := s.load(key, s.roots(Capture)); {
+	switch old := s.load(key, s.roots(c)); {
 	case old == nil:
 	case old.class == Capture && c != Capture:
 		return errors.New("a capture is recorded under this key")

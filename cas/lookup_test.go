@@ -47,15 +47,15 @@ func TestLookup(t *testing.T) {
 	for _, c := range []Class{Pure, Capture} {
 		t.Run(c.String(), func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *Store) {
-				_, err := s.Lookup(testKey)
+				_, err := s.Lookup(Capture, testKey)
 				wantLost(t, Pure, err, "no result")
 				want := putTestResult(t, s, c)
-				got, err := s.Lookup(testKey)
+				got, err := s.Lookup(Capture, testKey)
 				if diff := gocmp.Diff(want, got); diff != "" || err != nil {
 					t.Fatal(err, diff)
 				}
 				again := open(t, s.cache.dir, s.data.dir)
-				if got, err := again.Lookup(testKey); err != nil || !gocmp.Equal(got, want) {
+				if got, err := again.Lookup(Capture, testKey); err != nil || !gocmp.Equal(got, want) {
 					t.Errorf("another store: %+v, %v", got, err)
 				}
 				if err := s.Delete(testKey); err != nil {
@@ -64,7 +64,7 @@ func TestLookup(t *testing.T) {
 				if err := s.Delete(testKey); err != nil {
 					t.Error("deleting nothing:", err)
 				}
-				_, err = s.Lookup(testKey)
+				_, err = s.Lookup(Capture, testKey)
 				wantLost(t, Pure, err, "no result")
 			})
 		})
@@ -92,14 +92,14 @@ func TestLookupOfLostBlob(t *testing.T) {
 					if damage.gone {
 						want = role + " is missing"
 					}
-					_, err := s.Lookup(testKey)
+					_, err := s.Lookup(Capture, testKey)
 					wantLost(t, c, err, want)
 					var blob *BlobError
 					if !errors.As(err, &blob) || blob.Digest != d {
 						t.Errorf("the cause is %v, want blob %v", blob, d)
 					}
 					putTestResult(t, s, c) // heals
-					if _, err := s.Lookup(testKey); err != nil {
+					if _, err := s.Lookup(Capture, testKey); err != nil {
 						t.Error(err)
 					}
 				})
@@ -127,7 +127,7 @@ func TestLookupOfFlippedResult(t *testing.T) {
 				bad := append([]byte(nil), good...)
 				bad[i] ^= 1 << (i % 8)
 				write(bad)
-				_, err := s.Lookup(testKey)
+				_, err := s.Lookup(Capture, testKey)
 				want := c
 				if s.cache == s.data && i < len(resultHeader(c)) {
 					want = Capture // can't be told, so nothing may be drawn again
@@ -136,16 +136,16 @@ func TestLookupOfFlippedResult(t *testing.T) {
 			}
 			for _, n := range []int{len(good) - 1, len(good) / 2, len(resultHeader(c))} {
 				write(good[:n])
-				_, err := s.Lookup(testKey)
+				_, err := s.Lookup(Capture, testKey)
 				wantLost(t, c, err, "can't be read")
 			}
 			if c == Pure {
 				write(nil)
-				_, err := s.Lookup(testKey)
+				_, err := s.Lookup(Capture, testKey)
 				wantLost(t, c, err, "can't be read")
 			}
 			write(good)
-			if _, err := s.Lookup(testKey); err != nil {
+			if _, err := s.Lookup(Capture, testKey); err != nil {
 				t.Error(err)
 			}
 			other := BLAKE3.Sum([]byte("another key"))
@@ -155,7 +155,7 @@ func TestLookupOfFlippedResult(t *testing.T) {
 			if err := os.Rename(path, s.root(c).resultPath(other)); err != nil {
 				t.Fatal(err)
 			}
-			_, err = s.Lookup(other)
+			_, err = s.Lookup(Capture, other)
 			wantLost(t, c, err, "can't be read")
 			if err := os.Mkdir(path, 0o755); err != nil {
 				t.Fatal(err)
@@ -164,7 +164,7 @@ func TestLookupOfFlippedResult(t *testing.T) {
 			if s.cache == s.data {
 				want = Capture
 			}
-			_, err = s.Lookup(testKey)
+			_, err = s.Lookup(Capture, testKey)
 			wantLost(t, want, err, "can't be read")
 		})
 	}
@@ -184,7 +184,7 @@ func TestPutResultHeals(t *testing.T) {
 				if err := damage.do(s.root(c).resultPath(testKey)); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := s.Lookup(testKey); s.cache == s.data && errors.As(err, new(*IncompleteError)) && c == Pure {
+				if _, err := s.Lookup(Capture, testKey); s.cache == s.data && errors.As(err, new(*IncompleteError)) && c == Pure {
 					// Can't be told from a capture: a person has to decide.
 					if err := s.PutResult(c, testKey, want); err == nil {
 						t.Error("replaced what may be a capture")
@@ -194,7 +194,7 @@ func TestPutResultHeals(t *testing.T) {
 					}
 				}
 				putTestResult(t, s, c)
-				if got, err := s.Lookup(testKey); err != nil || !gocmp.Equal(got, want) {
+				if got, err := s.Lookup(Capture, testKey); err != nil || !gocmp.Equal(got, want) {
 					t.Errorf("%v after %s: %+v, %v", c, damage.name, got, err)
 				}
 			})
@@ -225,7 +225,7 @@ func TestPutResultRefuses(t *testing.T) {
 		}
 		refuse(Capture, testKey, Result{Stderr: here}, "another capture is recorded")
 		refuse(Pure, testKey, Result{Stdout: here}, "a capture is recorded")
-		if r, err := s.Lookup(testKey); err != nil || r.Stdout != here {
+		if r, err := s.Lookup(Capture, testKey); err != nil || r.Stdout != here {
 			t.Errorf("the capture has become %+v, %v", r, err)
 		}
 		key := BLAKE3.Sum([]byte("pure key"))
@@ -233,7 +233,7 @@ func TestPutResultRefuses(t *testing.T) {
 			if err := s.PutResult(Pure, key, Result{ExitCode: i}); err != nil {
 				t.Error(err)
 			}
-			if r, err := s.Lookup(key); err != nil || r.ExitCode != i {
+			if r, err := s.Lookup(Capture, key); err != nil || r.ExitCode != i {
 				t.Errorf("a pure result isn't replaced: %+v, %v", r, err)
 			}
 		}
@@ -251,7 +251,7 @@ func BenchmarkLookup2Blobs(b *testing.B) {
 			s := open(b, dir+"/cache", dir+"/data")
 			putTestResult(b, s, c)
 			for b.Loop() {
-				if _, err := s.Lookup(testKey); err != nil {
+				if _, err := s.Lookup(Capture, testKey); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -169,7 +169,7 @@ func checkAfterKill(t *testing.T, dir string, steps map[uint64]int) {
 	for seed, finished := range steps {
 		for step := range finished + 50 {
 			key, _, blobs := stepResult(seed, step)
-			r, err := s.Lookup(key)
+			r, err := s.Lookup(Capture, key)
 			var miss *MissError
 			switch {
 			case errors.As(err, &miss) && miss.Reason == "no result" && step >= finished:
@@ -318,7 +318,7 @@ func TestDiskFull(t *testing.T) {
 	checkNoTemps(t, s)
 	checkBlob(t, s, d, old)
 	checkBlob(t, s, BLAKE3.Sum(noise(9, 50_000)), noise(9, 50_000))
-	_, err := s.Lookup(testKey)
+	_, err := s.Lookup(Capture, testKey)
 	wantLost(t, Pure, err, "no result")
 	if n, err := s.Verify(t.Context(), func(e BlobError) { t.Error(&e) }); n != 2 || err != nil {
 		t.Errorf("%d blobs, %v", n, err)
@@ -358,7 +358,7 @@ func helpReadOnly(args []string) error {
 		return err
 	}
 	var incomplete *IncompleteError
-	if _, err := s.Lookup(testKey); !errors.As(err, &incomplete) || !errors.Is(err, fs.ErrPermission) {
+	if _, err := s.Lookup(Capture, testKey); !errors.As(err, &incomplete) || !errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("Lookup: %v", err)
 	}
 	return nil

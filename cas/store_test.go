@@ -380,7 +380,7 @@ func TestManyGoroutines(t *testing.T) {
 					if err := s.PutResult(Pure, key, Result{ExitCode: int32(i % 3)}); err != nil {
 						t.Error(err)
 					}
-					if r, err := s.Lookup(key); err != nil || r.ExitCode != int32(i%3) {
+					if r, err := s.Lookup(Capture, key); err != nil || r.ExitCode != int32(i%3) {
 						t.Error(r, err)
 					}
 				}

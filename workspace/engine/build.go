@@ -206,22 +206,29 @@ type outcome struct {
 	worker  int
 }
 
+// A job is one action to run, or several to check: a check takes some 30 µs,
+// of which handing a single one over was a third.
 type job struct {
-	node *node
-	run  bool // else check
+	nodes []*node
+	run   bool
 }
+
+const maxChecks = 64
 
 // run drives the machine until nothing is left to do.
 func (b *build) run(ctx context.Context) error {
 	jobs := make(chan job)
-	outcomes := make(chan outcome)
+	outcomes := make(chan []outcome)
 	for w := range b.o.Jobs {
 		go func() {
 			for j := range jobs {
-				start := b.o.Now()
-				out := b.work(ctx, j)
-				out.node, out.start, out.wall, out.worker = j.node, start, b.o.Now().Sub(start), w
-				outcomes <- out
+				outs := make([]outcome, len(j.nodes))
+				for i, n := range j.nodes {
+					start := b.o.Now()
+					outs[i] = b.work(ctx, n, j.run)
+					outs[i].node, outs[i].start, outs[i].wall, outs[i].worker = n, start, b.o.Now().Sub(start), w
+				}
+				outcomes <- outs
 			}
 		}()
 	}
@@ -234,9 +241,10 @@ func (b *build) run(ctx context.Context) error {
 		switch {
 		case b.stopping:
 		case len(misses) > 0:
-			next, send = job{misses[0], true}, jobs
+			next, send = job{misses[:1], true}, jobs
 		case len(b.ready) > 0:
-			next, send = job{b.ready[0], false}, jobs
+			n := min(maxChecks, 1+len(b.ready)/(2*b.o.Jobs))
+			next, send = job{b.ready[:n:n], false}, jobs
 		}
 		if send == nil && b.active == 0 {
 			break
@@ -249,16 +257,20 @@ func (b *build) run(ctx context.Context) error {
 			if next.run {
 				misses = misses[1:]
 			} else {
-				b.ready = b.ready[1:]
-				b.transition(next.node, checking)
+				b.ready = b.ready[len(next.nodes):]
+				for _, n := range next.nodes {
+					b.transition(n, checking)
+				}
 			}
-		case out := <-outcomes:
+		case outs := <-outcomes:
 			b.active--
-			if out.fault != nil {
-				panic(out.fault)
-			}
-			if n := b.settle(out); n != nil {
-				misses = append(misses, n)
+			for _, out := range outs {
+				if out.fault != nil {
+					panic(out.fault)
+				}
+				if n := b.settle(out); n != nil {
+					misses = append(misses, n)
+				}
 			}
 		}
 	}

@@ -17,21 +17,21 @@ import (
 // What workers do. They read the engine's parts and the node they were given,
 // and write only the fields of that node that nobody reads meanwhile.
 
-// work does one job; a panic is handed over, so that whoever called the engine
+// work checks or runs one action; a panic is handed over, so that whoever called the engine
 // can say what it is: a fault of ours.
-func (b *build) work(ctx context.Context, j job) (out outcome) {
+func (b *build) work(ctx context.Context, n *node, run bool) (out outcome) {
 	defer func() {
 		if r := recover(); r != nil {
 			out = outcome{fault: fmt.Sprintf("%v\n%s", r, debug.Stack())}
 		}
 	}()
 	switch {
-	case !j.run:
-		return b.check(j.node)
+	case !run:
+		return b.check(n)
 	case b.again != nil:
-		return b.recompute(ctx, j.node)
+		return b.recompute(ctx, n)
 	}
-	return b.execute(ctx, j.node)
+	return b.execute(ctx, n)
 }
 
 // digestOf is the digest of an input whose maker has finished.
@@ -78,7 +78,7 @@ func isMiss(err error) bool {
 
 // lookup returns the digests of the outputs of a complete result.
 func (b *build) lookup(n *node) ([]cas.Digest, error) {
-	r, err := b.o.Store.Lookup(cas.Digest(n.enc.Key))
+	r, err := b.o.Store.Lookup(cas.Pure, cas.Digest(n.enc.Key))
 	if err != nil {
 		return nil, err
 	}
