@@ -18,7 +18,7 @@ func ExportReader(r io.Reader, d Digest, dst string) error {
 		return fail(err)
 	}
 	dir := filepath.Dir(dst)
-	if err := makeDirs(dir, "", 0o755); err != nil {
+	if err := makeDirs(dir, 0o755); err != nil {
 		return fail(err)
 	}
 	temp, err := os.CreateTemp(dir, besideTemp)

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -240,4 +242,24 @@ func TestVerify(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestExportRace: writers that make the same folders at once must not take them
+// from each other.
+func TestExportRace(t *testing.T) {
+	d := BLAKE3.Sum([]byte("x"))
+	for round := range 100 {
+		dir := filepath.Join(t.TempDir(), strconv.Itoa(round))
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for i := range errs {
+			wg.Go(func() {
+				errs[i] = ExportReader(strings.NewReader("x"), d, filepath.Join(dir, "a/b/c", strconv.Itoa(i), "f"))
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+	}
 }

@@ -27,7 +27,7 @@ func (s *Store) Export(d Digest, dst string) error {
 
 func export(r *blobReader, dst string) error {
 	dir := filepath.Dir(dst)
-	if err := makeDirs(dir, "", 0o755); err != nil {
+	if err := makeDirs(dir, 0o755); err != nil {
 		return err
 	}
 	temp, err := os.CreateTemp(dir, besideTemp)

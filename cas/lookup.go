@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -140,12 +139,17 @@ func (s *Store) suspect(r *root, b []byte, readErr error) Class {
 // Lookup gives the result of key if each blob that it names is in the store
 // (see Has), in either root. Otherwise the error is a *MissError, or an
 // *IncompleteError if a capture is recorded that can't be given back whole. c is
-// the class of what the key is of: its root is asked first.
+// the class of what the key is of. Pure asks the Cache root alone: no key is of
+// both classes, since what a draw is is in its key. Capture asks both.
 func (s *Store) Lookup(c Class, key Digest) (Result, error) {
 	if err := key.check(); err != nil {
 		return Result{}, fmt.Errorf("look up %v: %w", key, err)
 	}
-	rec := s.load(key, s.roots(c))
+	roots := s.roots(Capture)
+	if c == Pure {
+		roots = []*root{s.cache}
+	}
+	rec := s.load(key, roots)
 	if rec == nil {
 		return Result{}, &MissError{Key: key, Reason: "no result"}
 	}
@@ -156,7 +160,7 @@ func (s *Store) Lookup(c Class, key Digest) (Result, error) {
 	if err != nil {
 		return Result{}, rec.lost(key, "the result can't be read: "+err.Error(), err)
 	}
-	roots := s.roots(rec.class)
+	roots = s.roots(rec.class)
 	err = result.eachBlob(func(role string, d Digest) error {
 		_, err := s.find(d, roots)
 		var blob *BlobError
@@ -229,10 +233,7 @@ func (s *Store) putResult(c Class, key Digest, r Result) error {
 	case old.class == Capture:
 		return errors.New("another capture is recorded under this key")
 	}
-	return s.writeFile(c, func(w io.Writer) (string, time.Time, error) {
-		_, err := w.Write(encodeResultFile(c, key, msg))
-		return path, time.Time{}, err
-	})
+	return s.writeSmall(c, path, time.Time{}, encodeResultFile(c, key, msg))
 }
 
 // putAway moves a record that can't be read to the quarantine.

@@ -15,7 +15,7 @@ var testKey = BLAKE3.Sum([]byte("the key"))
 func putTestResult(t testing.TB, s *Store, c Class) Result {
 	t.Helper()
 	r := Result{
-		Files:    []OutputFile{{"out/a.txt", put(t, s, c, []byte("an output")), true}},
+		Files:    []OutputFile{{"out/a.txt", put(t, s, c, []byte("an output")), true, nil}},
 		ExitCode: 3,
 		Stdout:   put(t, s, c, prose(5000)),
 		Aux:      map[string][]byte{"cost": []byte("0.01")},
@@ -173,7 +173,7 @@ func TestLookupOfFlippedResult(t *testing.T) {
 // makeFor makes the folders of a key's result.
 func (r *root) makeFor(key Digest) error {
 	path := r.resultPath(key)
-	return makeDirs(path[:strings.LastIndexByte(path, '/')], r.path(tempName), 0o755)
+	return makeDirs(path[:strings.LastIndexByte(path, '/')], 0o755)
 }
 
 func TestPutResultHeals(t *testing.T) {
@@ -216,7 +216,7 @@ func TestPutResultRefuses(t *testing.T) {
 		refuse(Pure, Digest{}, Result{}, "no digest")
 		refuse(Pure, testKey, Result{Stdout: BLAKE3.Sum([]byte("not here"))}, "stdout: blob")
 		refuse(Pure, SHA256.Sum(nil), Result{Stdout: here}, "under a key of sha256")
-		refuse(Pure, testKey, Result{Files: []OutputFile{{"../x", here, false}}}, "..")
+		refuse(Pure, testKey, Result{Files: []OutputFile{{"../x", here, false, nil}}}, "..")
 		if err := s.PutResult(Capture, testKey, Result{Stdout: here}); err != nil {
 			t.Fatal(err)
 		}
@@ -256,5 +256,31 @@ func BenchmarkLookup2Blobs(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestInlined: content carried in a result needs no blob, also where it is
+// empty, and damage to it is damage to the result.
+func TestInlined(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, dir)
+	small := []byte("small")
+	want := Result{Files: []OutputFile{
+		{"empty", BLAKE3.Sum(nil), false, nil},
+		{"small", BLAKE3.Sum(small), false, small},
+	}}
+	if err := s.PutResult(Pure, testKey, want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Lookup(Pure, testKey)
+	if diff := gocmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	if err := s.Has(BLAKE3.Sum(small)); err == nil {
+		t.Error("a blob was written for content that the result carries")
+	}
+	wrong := Result{Files: []OutputFile{{"small", BLAKE3.Sum(nil), false, small}}}
+	if err := s.PutResult(Pure, BLAKE3.Sum([]byte("k2")), wrong); err == nil {
+		t.Error("content of another digest was recorded")
 	}
 }

@@ -82,7 +82,7 @@ func protoAction(a Action) *repb.Action {
 func protoResult(r Result) *repb.ActionResult {
 	m := &repb.ActionResult{ExitCode: r.ExitCode}
 	for _, f := range sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) }) {
-		m.OutputFiles = append(m.OutputFiles, &repb.OutputFile{Path: f.Path, Digest: protoDigest(f.Digest), IsExecutable: f.Executable})
+		m.OutputFiles = append(m.OutputFiles, &repb.OutputFile{Path: f.Path, Digest: protoDigest(f.Digest), IsExecutable: f.Executable, Contents: f.Contents})
 	}
 	if !r.Stdout.IsZero() {
 		m.StdoutDigest = protoDigest(r.Stdout)
@@ -187,7 +187,14 @@ func (r random) action(fn Func) Action {
 func (r random) result(fn Func) Result {
 	res := Result{ExitCode: []int32{0, 1, 127, -9, math.MaxInt32, math.MinInt32}[r.IntN(6)]}
 	for _, path := range r.names(6, r.path) {
-		res.Files = append(res.Files, OutputFile{Path: path, Digest: r.digest(fn), Executable: r.IntN(2) == 0})
+		o := OutputFile{Path: path, Digest: r.digest(fn), Executable: r.IntN(2) == 0}
+		if o.Digest.Size == 0 || r.IntN(3) == 0 {
+			if o.Contents = []byte(r.word()); len(o.Contents) == 0 {
+				o.Contents = nil
+			}
+			o.Digest = fn.Sum(o.Contents)
+		}
+		res.Files = append(res.Files, o)
 	}
 	if r.IntN(2) == 0 {
 		res.Stdout = r.digest(fn)
@@ -352,7 +359,7 @@ func TestDecodeResultOfServer(t *testing.T) {
 	}
 	got, err := DecodeResult(BLAKE3, marshal(t, m))
 	want := Result{
-		Files: []OutputFile{{"a", d, false}, {"b", d, false}}, Stdout: d,
+		Files: []OutputFile{{"a", d, false, nil}, {"b", d, false, []byte("x")}}, Stdout: d,
 		Aux: map[string][]byte{"cost": []byte("1")},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" || err != nil {
@@ -365,6 +372,7 @@ func TestDecodeResultOfServer(t *testing.T) {
 		{OutputSymlinks: []*repb.OutputSymlink{{Path: "l"}}},
 		{OutputFiles: []*repb.OutputFile{{Path: "../../etc/passwd", Digest: protoDigest(d)}}},
 		{OutputFiles: []*repb.OutputFile{{Path: "a"}}},
+		{OutputFiles: []*repb.OutputFile{{Path: "a", Digest: protoDigest(d), Contents: []byte("y")}}},
 	} {
 		if r, err := DecodeResult(BLAKE3, marshal(t, m)); err == nil {
 			t.Errorf("%v: decoded as %+v", m, r)

@@ -96,7 +96,7 @@ func helpWriter(args []string) error {
 		if err != nil {
 			return err
 		}
-		r := Result{Files: []OutputFile{{"out", out, false}}, Stdout: stdout}
+		r := Result{Files: []OutputFile{{"out", out, false, nil}}, Stdout: stdout}
 		if err := s.PutResult(class, key, r); err != nil {
 			return err
 		}

@@ -349,7 +349,7 @@ func (r *root) quarantine(path string, d Digest, seen os.FileInfo) string {
 	if err != nil || !os.SameFile(fi, seen) {
 		return ""
 	}
-	if err := makeDirs(r.path("quarantine"), r.path(tempName), 0o755); err != nil {
+	if err := makeDirs(r.path("quarantine"), 0o755); err != nil {
 		return ""
 	}
 	// A folder of its own, so that nothing in the quarantine is replaced and a

@@ -10,12 +10,19 @@ import (
 	"strings"
 )
 
-// OutputFile is a file that an action wrote.
+// OutputFile is a file that an action wrote. A small one may carry its content,
+// and has no blob then: the message allows that, and it saves the store a file
+// and its reader an open. Content that isn't Digest's is an error.
 type OutputFile struct {
 	Path       string // relative to the working directory
 	Digest     Digest
 	Executable bool
+	Contents   []byte // nil: it is in the blob
 }
+
+// Inlined reports whether the file's content is in the result: it is carried,
+// or empty.
+func (f OutputFile) Inlined() bool { return f.Contents != nil || f.Digest.Size == 0 }
 
 // Result is what an action came to, a subset of the message
 // build.bazel.remote.execution.v2.ActionResult.
@@ -44,6 +51,9 @@ func (r Result) Encode() ([]byte, error) {
 		node = appendString(node[:0], 1, f.Path)
 		node = appendDigest(node, 2, f.Digest)
 		node = appendBool(node, 4, f.Executable)
+		if len(f.Contents) > 0 {
+			node = appendBytes(node, 5, f.Contents)
+		}
 		b = appendBytes(b, 2, node)
 	}
 	b = appendVarint(b, 4, int64(r.ExitCode))
@@ -80,6 +90,9 @@ func (r Result) check() error {
 		if err == nil && i > 0 && r.Files[i-1].Path == f.Path {
 			err = errTwice
 		}
+		if err == nil && f.Inlined() && f.Digest.Func.Sum(f.Contents) != f.Digest {
+			err = errors.New("the content is not the digest's")
+		}
 		if err != nil {
 			return fmt.Errorf("output %q: %w", f.Path, err)
 		}
@@ -104,9 +117,13 @@ func (r Result) check() error {
 	return nil
 }
 
-// eachBlob calls fn with every digest and what it is to the reader of an error.
+// eachBlob calls fn with every digest that a blob is needed for, and what it is
+// to the reader of an error.
 func (r Result) eachBlob(fn func(role string, d Digest) error) error {
 	for _, f := range r.Files {
+		if f.Inlined() {
+			continue
+		}
 		if err := fn(f.Path, f.Digest); err != nil {
 			return err
 		}
@@ -124,7 +141,7 @@ func (r Result) eachBlob(fn func(role string, d Digest) error) error {
 
 // DecodeResult reads an ActionResult, also one that a server has added to:
 // what Result has no room for is skipped if nothing is lost (worker, times,
-// inlined copies) and an error if it would be (output directories, symlinks,
+// copies of output) and an error if it would be (output directories, symlinks,
 // bytes with no digest). The digests get function fn, which isn't on the wire.
 // Empty lists and maps come back as nil.
 func DecodeResult(fn Func, b []byte) (Result, error) {
@@ -151,9 +168,9 @@ func DecodeResult(fn Func, b []byte) (Result, error) {
 func (r *Result) decodeField(fn Func, f field, raw *[2]bool) (err error) {
 	switch f.num {
 	case 2:
-		var n FileNode
-		n, err = f.fileNode(fn)
-		r.Files = append(r.Files, OutputFile{Path: n.Name, Digest: n.Digest, Executable: n.Executable})
+		var o OutputFile
+		o, err = f.outputFile(fn)
+		r.Files = append(r.Files, o)
 	case 3, 10, 11, 12:
 		err = errors.New("output directories and symlinks are not supported")
 	case 4:
@@ -176,6 +193,31 @@ func (r *Result) decodeField(fn Func, f field, raw *[2]bool) (err error) {
 		}
 	}
 	return err
+}
+
+func (f field) outputFile(fn Func) (OutputFile, error) {
+	var o OutputFile
+	msg, err := f.message()
+	if err != nil {
+		return o, err
+	}
+	err = eachField(msg, func(f field) (err error) {
+		switch f.num {
+		case 1:
+			o.Path, err = f.text()
+		case 2:
+			o.Digest, err = f.digest(fn)
+		case 4:
+			o.Executable, err = f.boolean()
+		case 5:
+			var b []byte
+			if b, err = f.message(); err == nil && len(b) > 0 {
+				o.Contents = bytes.Clone(b)
+			}
+		}
+		return err
+	})
+	return o, err
 }
 
 func (r *Result) decodeMetadata(f field) error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -130,14 +131,14 @@ func openRoot(dir string, now time.Time) (*root, error) {
 	}
 	// 0700 is what the XDG specification asks for. A folder that is there
 	// already keeps its mode, so that users can share one.
-	if err := makeDirs(dir, "", 0o700); err != nil {
+	if err := makeDirs(dir, 0o700); err != nil {
 		return nil, err
 	}
 	r := &root{dir: dir, synced: map[string]bool{}}
 	if r.info, err = os.Stat(dir); err != nil {
 		return nil, err
 	}
-	if err := makeDirs(r.path(tempName), "", 0o755); err != nil {
+	if err := makeDirs(r.path(tempName), 0o755); err != nil {
 		return nil, err
 	}
 	// Whether a folder can be written is only known by writing: access(2) asks
@@ -157,6 +158,11 @@ func (r *root) path(elem ...string) string {
 // its own times are stamped before it is renamed, and look ancient.
 func (r *root) temp(now time.Time) (*os.File, error) {
 	return os.CreateTemp(r.path(tempName), strconv.FormatInt(now.Unix(), 10)+"-*")
+}
+
+// tempPath gives a name like one of temp's, of a file that isn't there.
+func (r *root) tempPath(now time.Time) string {
+	return r.path(tempName) + "/" + strconv.FormatInt(now.Unix(), 10) + "-" + strconv.FormatUint(rand.Uint64(), 36)
 }
 
 // sweep lists only tmp, which is empty but for writes that are going on.
@@ -201,10 +207,10 @@ func (r *root) fanOut(kind string, d Digest) string {
 }
 
 // makeDirs makes a folder and those above it with the mode asked for, whatever
-// the umask: each is made under another name, in tempIn or else beside it, and
-// renamed when its mode is right, so that nobody sees one that can't be entered.
-// A folder that is there keeps its mode.
-func makeDirs(dir, tempIn string, mode fs.FileMode) error {
+// the umask. A folder that is there keeps its mode. Making one under another
+// name and renaming it into place looks safer and is not: a rename replaces an
+// empty folder that somebody else has just made and is about to write to.
+func makeDirs(dir string, mode fs.FileMode) error {
 	fi, err := os.Stat(dir)
 	switch {
 	case err == nil && fi.IsDir():
@@ -214,28 +220,16 @@ func makeDirs(dir, tempIn string, mode fs.FileMode) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	above := filepath.Dir(dir)
-	if err := makeDirs(above, tempIn, mode); err != nil {
+	if err := makeDirs(filepath.Dir(dir), mode); err != nil {
 		return err
 	}
-	if tempIn == "" {
-		tempIn = above
-	}
-	temp, err := os.MkdirTemp(tempIn, besideTemp)
-	if err != nil {
-		return err
-	}
-	if err = os.Chmod(temp, mode); err == nil {
-		err = os.Rename(temp, dir)
-	}
-	if err == nil {
+	switch err := os.Mkdir(dir, mode); {
+	case errors.Is(err, fs.ErrExist): // somebody else was faster
 		return nil
+	case err != nil:
+		return err
 	}
-	os.Remove(temp)
-	if fi, statErr := os.Stat(dir); statErr == nil && fi.IsDir() {
-		return nil // somebody else was faster
-	}
-	return err
+	return os.Chmod(dir, mode)
 }
 
 // syncDirs puts the entry of the file at path on the disk, and, once in a

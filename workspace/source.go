@@ -79,8 +79,7 @@ func (t *tree) open(op, rel string) (*os.File, error) {
 	}
 	var f *os.File
 	if err == nil {
-		// O_NONBLOCK for a fifo that took the file's place just now.
-		f, err = t.root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		f, err = t.openBeneath(rel) // it may have become a fifo just now
 	}
 	if err != nil {
 		return nil, t.fail(op, rel, t.openCause(rel, err))

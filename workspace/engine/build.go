@@ -37,6 +37,14 @@ var legal = map[state][]state{
 	done:     {waiting}, // its result turned out to be damaged
 }
 
+// An output is one file that an action made. A small one is in the result; of
+// others the content is in the store.
+type output struct {
+	digest   cas.Digest
+	contents []byte
+	inlined  bool
+}
+
 // A node is one action of a build.
 type node struct {
 	action *graph.Action
@@ -45,12 +53,13 @@ type node struct {
 	open   int     // inputs whose maker has not finished
 
 	inputs  []cas.Digest
+	fields  []graph.Field // see explained
 	enc     graph.Encoded
-	outputs []cas.Digest
+	outputs []output
 	ran     bool   // in this build
 	why     string // of a miss
 	sure    bool
-	retries int
+	damaged int // times that its result was found damaged
 }
 
 func (n *node) status() Status {
@@ -179,12 +188,35 @@ func (b *build) transition(n *node, to state) {
 	}
 }
 
-// reopen makes a finished action check again; its damaged blob is gone, so
-// the check misses and it runs.
+// maxDamage is how often one result may be made again. The second time it was
+// fresh: whatever damages it will do so again.
+const maxDamage = 3
+
+// remake makes finished actions check again; their damaged blobs are gone, so
+// the checks miss and they run. It reports whether one of them was damaged too
+// often.
+func (b *build) remake(makers []*node) (tooOften bool) {
+	for _, n := range makers {
+		if n.state != done { // it or something before it was reopened already
+			continue
+		}
+		if n.damaged++; n.damaged > maxDamage {
+			tooOften = true
+			continue
+		}
+		b.reopen(n)
+	}
+	b.ready = slices.DeleteFunc(b.ready, func(n *node) bool { return n.open > 0 })
+	return tooOften
+}
+
+// reopen takes a finished action back to the start, and those that used its
+// outputs: they wait for it.
 func (b *build) reopen(n *node) {
 	b.transition(n, waiting)
-	n.retries++
-	b.ready = append(b.ready, n)
+	if n.open == 0 {
+		b.ready = append(b.ready, n)
+	}
 	for _, u := range n.users {
 		if u.state == done {
 			b.reopen(u)
@@ -196,7 +228,7 @@ func (b *build) reopen(n *node) {
 type outcome struct {
 	node    *node
 	hit     bool // a result was there
-	outputs []cas.Digest
+	outputs []output
 	err     error
 	infra   bool
 	damaged []*graph.File // inputs to be made again
@@ -268,7 +300,7 @@ func (b *build) run(ctx context.Context) error {
 				if out.fault != nil {
 					panic(out.fault)
 				}
-				if n := b.settle(out); n != nil {
+				if n := b.settle(ctx, out); n != nil {
 					misses = append(misses, n)
 				}
 			}
@@ -278,6 +310,7 @@ func (b *build) run(ctx context.Context) error {
 		switch n.state {
 		case waiting, checking, running:
 			b.transition(n, skipped)
+			b.end(n, outcome{})
 		}
 	}
 	if ctx.Err() != nil {
@@ -287,33 +320,21 @@ func (b *build) run(ctx context.Context) error {
 }
 
 // settle decides what follows from an outcome. It returns a node to run.
-func (b *build) settle(out outcome) *node {
+func (b *build) settle(ctx context.Context, out outcome) *node {
 	n := out.node
 	switch {
-	case errors.Is(out.err, context.Canceled):
+	case ctx.Err() != nil && errors.Is(out.err, ctx.Err()):
 		b.transition(n, skipped)
-	case len(out.damaged) > 0 && n.retries < 3:
-		n.retries++
-		b.transition(n, waiting)
-		if b.byKey[n.enc.Key] == n {
-			delete(b.byKey, n.enc.Key)
-			for _, twin := range b.parked[n.enc.Key] {
-				b.transition(twin, waiting)
-				b.ready = append(b.ready, twin)
-			}
-			delete(b.parked, n.enc.Key)
-		}
-		for _, f := range out.damaged {
-			if d := b.byAction[f.Action]; d.state == done {
-				b.reopen(d)
-			}
-		}
+		b.end(n, out)
+	case len(out.damaged) > 0:
+		b.retry(n, out)
 	case out.err != nil:
 		b.fail(n, out)
 	case n.state == checking && !out.hit:
 		return b.miss(n, out)
 	default:
-		n.outputs, n.ran = out.outputs, n.ran || n.state == running && !out.hit
+		n.ran = n.ran || n.state == running && !out.hit
+		n.setOutputs(out.outputs)
 		key := n.enc.Key
 		b.transition(n, done)
 		b.end(n, out)
@@ -322,6 +343,37 @@ func (b *build) settle(out outcome) *node {
 		}
 	}
 	return nil
+}
+
+// retry has the damaged inputs of n made again, and then n.
+func (b *build) retry(n *node, out outcome) {
+	makers := make([]*node, len(out.damaged))
+	for i, f := range out.damaged {
+		makers[i] = b.byAction[f.Action]
+	}
+	if b.remake(makers) {
+		b.fail(n, out)
+		return
+	}
+	key := n.enc.Key
+	twins := b.parked[key] // their inputs are files of the same content
+	delete(b.byKey, key)
+	delete(b.parked, key)
+	for _, t := range append(twins, n) {
+		b.transition(t, waiting)
+		if t.open == 0 {
+			b.ready = append(b.ready, t)
+		}
+	}
+}
+
+// setOutputs leaves outputs alone that are the same: after a reopen, a check of
+// a user may still be reading them.
+func (n *node) setOutputs(outputs []output) {
+	same := func(a, b output) bool { return a.digest == b.digest && a.inlined == b.inlined }
+	if !slices.EqualFunc(n.outputs, outputs, same) {
+		n.outputs = outputs
+	}
 }
 
 // miss decides about an action without a result: run it, wait for a twin with
@@ -346,7 +398,7 @@ func (b *build) miss(n *node, out outcome) *node {
 func (b *build) unpark(key graph.Key, out outcome) {
 	delete(b.byKey, key)
 	for _, twin := range b.parked[key] {
-		twin.outputs = out.outputs
+		twin.setOutputs(out.outputs)
 		b.transition(twin, done)
 		b.end(twin, outcome{start: out.start, worker: out.worker})
 	}
@@ -374,8 +426,12 @@ func (b *build) fail(n *node, out outcome) {
 // end reports an action that came to its end.
 func (b *build) end(n *node, out outcome) {
 	b.ended++
+	why := n.why
+	if n.status() == Disk { // a twin or another process ran it
+		why = ""
+	}
 	b.o.Event(Event{
-		Action: n.action, Key: n.enc.Key, Status: n.status(), Why: n.why, Err: out.err,
+		Action: n.action, Key: n.enc.Key, Status: n.status(), Why: why, Err: out.err,
 		Start: out.start, Wall: out.wall, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
 	})
 }

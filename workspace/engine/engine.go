@@ -86,9 +86,10 @@ type Problem struct {
 type TargetResult struct {
 	Target *starlark.Target
 	Status Status // Ran: something of it ran; Disk: nothing had to; Failed; Skipped; Stale
-	// Scorecard is the digest of the target's scorecard, zero if it has none
-	// or it was not made.
-	Scorecard cas.Digest
+	// Scorecard is the target's scorecard and Digest its digest; nil and zero
+	// if it has none or it was not made.
+	Scorecard []byte
+	Digest    cas.Digest
 	Outputs   int
 }
 
@@ -125,20 +126,21 @@ func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report
 	if err != nil {
 		return nil, err
 	}
-	// An output found damaged while it is copied is made again, and copied
-	// again: twice is plenty, since the second time it is fresh.
-	for range 3 {
+	for {
 		err = b.run(ctx)
 		if err != nil {
 			break
 		}
+		// An output found damaged while it is copied is made again, and copied
+		// again.
 		var again []*node
 		again, err = b.export(ctx)
-		if err != nil || len(again) == 0 {
+		if err != nil || len(again) == 0 || b.stopping {
 			break
 		}
-		for _, n := range again {
-			b.reopen(n)
+		if b.remake(again) {
+			err = fmt.Errorf("write %s: the store damages it each time that it is made", again[0].action.Outputs[0].File.Slash())
+			break
 		}
 	}
 	if serr := b.saveSlots(); serr != nil && err == nil {
@@ -191,7 +193,8 @@ func (b *build) targetResult(t *starlark.Target) TargetResult {
 	if f := t.Result.Scorecard; f != nil {
 		n := b.byAction[f.Action]
 		if n != nil && n.state == done {
-			res.Scorecard = n.outputs[f.Index]
+			res.Digest = n.outputs[f.Index].digest
+			res.Scorecard, _ = starlark.ReadBlob(b.blob(f, res.Digest)) // nil if damage came between: the next build tells
 		}
 	}
 	return res

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -71,6 +73,7 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 	var mu sync.Mutex
 	var damaged []*node
 	var restored atomic.Int64
+	whole := map[*starlark.Target]bool{} // and not known to be damaged
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(b.o.Jobs)
 	for _, t := range b.targets {
@@ -93,7 +96,13 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 		if !complete { // no half-new folder: a failed target keeps what it had
 			continue
 		}
-		b.exported[t] = true
+		// Before the copies: a folder may be where a file was, or the reverse.
+		if err := b.prune(t); err != nil {
+			return nil, errors.Join(err, g.Wait())
+		}
+		mu.Lock()
+		whole[t] = true
+		mu.Unlock()
 		for len(batch) > 0 {
 			part := batch[:min(256, len(batch))]
 			batch = batch[len(part):]
@@ -108,7 +117,7 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 					case errors.As(err, &blob) && c.node != nil:
 						mu.Lock()
 						damaged = append(damaged, c.node)
-						b.exported[t] = false
+						delete(whole, t)
 						mu.Unlock()
 					case err != nil:
 						return fmt.Errorf("write %s: %w", c.dst, err)
@@ -125,26 +134,8 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range b.targets {
-		if b.exported[t] {
-			if err := b.prune(t); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return unique(damaged), nil
-}
-
-func unique(nodes []*node) []*node {
-	seen := map[*node]bool{}
-	var out []*node
-	for _, n := range nodes {
-		if !seen[n] {
-			seen[n] = true
-			out = append(out, n)
-		}
-	}
-	return out
+	maps.Copy(b.exported, whole)
+	return damaged, nil
 }
 
 // copyOut makes dst a copy of the file; it says whether it had to write.
@@ -160,7 +151,7 @@ func (b *build) copyOut(c copyJob) (bool, error) {
 	if err == nil && fi.IsDir() {
 		return false, fmt.Errorf("a folder is in the way; remove it, or run `ev clean`")
 	}
-	if c.node != nil {
+	if c.node != nil && !c.node.outputs[c.file.Index].inlined {
 		return true, b.o.Store.Export(d, c.dst)
 	}
 	rc, err := b.blob(c.file, d).Open()
@@ -173,26 +164,36 @@ func (b *build) copyOut(c copyJob) (bool, error) {
 
 // prune removes outputs of earlier builds of the target that it no longer has.
 func (b *build) prune(t *starlark.Target) error {
-	if _, current := b.slotsCurrent(t); current {
+	if _, current := b.slotsCurrent(t, true); current {
 		return nil
 	}
 	now := map[string]bool{}
 	for _, p := range pathsOf(t) {
 		now[p] = true
 	}
-	folder := b.Folder(t.Label)
+	var old []string
 	for _, p := range b.slots.load(t.Label).Outputs {
-		if now[p] {
-			continue
+		if !now[p] {
+			old = append(old, p)
 		}
-		if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
-			continue // a damaged record must not reach outside the folder
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	// A Root, since a damaged record must not reach outside the folder.
+	folder, err := os.OpenRoot(b.Folder(t.Label))
+	if err != nil {
+		return nil // no folder, nothing to remove
+	}
+	defer folder.Close()
+	for _, p := range old {
+		if fi, err := folder.Lstat(p); err != nil || fi.IsDir() {
+			continue // a folder is none of ours, perhaps a neighbour's
 		}
-		dst := filepath.Join(folder, filepath.FromSlash(p))
-		if err := os.Remove(dst); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove old output: %w", err)
+		if err := folder.Remove(p); err != nil {
+			return fmt.Errorf("remove old output %s of %s: %w", p, t.Label, err)
 		}
-		for dir := filepath.Dir(dst); dir != folder && os.Remove(dir) == nil; dir = filepath.Dir(dir) {
+		for dir := path.Dir(p); dir != "." && folder.Remove(dir) == nil; dir = path.Dir(dir) {
 		}
 	}
 	return nil

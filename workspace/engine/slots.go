@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"slices"
 	"sync"
 
 	"github.com/zeebo/blake3"
@@ -65,9 +67,9 @@ func (f *slotFile) fields(a *SlotAction) []graph.Field {
 		if i < 0 || i >= len(f.Table) {
 			continue
 		}
-		p := bytes.SplitN([]byte(f.Table[i]), []byte{0}, 3)
-		if len(p) == 3 {
-			out = append(out, graph.Field{Name: string(p[0]), Value: string(p[1]), Note: string(p[2])})
+		name, rest, _ := strings.Cut(f.Table[i], "\x00")
+		if value, note, ok := strings.Cut(rest, "\x00"); ok {
+			out = append(out, graph.Field{Name: name, Value: value, Note: note})
 		}
 	}
 	return out
@@ -198,8 +200,9 @@ func (b *build) own(t *starlark.Target) []*node {
 	return own
 }
 
-// slotsCurrent says whether the target's slot file describes this very build.
-func (b *build) slotsCurrent(t *starlark.Target) (string, bool) {
+// slotsCurrent says whether the target's slot file describes this very build;
+// exported says whether all outputs are, or are about to be, as it describes.
+func (b *build) slotsCurrent(t *starlark.Target, exported bool) (string, bool) {
 	nodes := b.own(t)
 	parts := make([][]byte, 0, 2*len(nodes))
 	ran := false
@@ -213,20 +216,28 @@ func (b *build) slotsCurrent(t *starlark.Target) (string, bool) {
 	for _, o := range pathsOf(t) {
 		parts = append(parts, []byte(o))
 	}
+	if !exported {
+		parts = append(parts, nil) // some old outputs may still be there
+	}
 	mark := stamp(parts)
 	return mark, !ran && b.slots.current(t.Label, mark)
 }
 
 func (b *build) saveTarget(t *starlark.Target) error {
 	l, nodes := t.Label, b.own(t)
-	mark, current := b.slotsCurrent(t)
-	if current || len(nodes) == 0 {
+	mark, current := b.slotsCurrent(t, b.exported[t])
+	if current {
 		return nil
 	}
 	old := b.slots.load(l)
+	if len(nodes) == 0 && len(pathsOf(t)) == 0 && old.Label == "" {
+		return nil // a target that makes and shows nothing
+	}
 	f := &slotFile{Label: l.String(), intern: map[string]int{}, Outputs: pathsOf(t)}
 	if !b.exported[t] { // what is there now isn't known: keep both lists
 		f.Outputs = append(f.Outputs, old.Outputs...)
+		slices.Sort(f.Outputs)
+		f.Outputs = slices.Compact(f.Outputs)
 	}
 	seen := map[string]bool{}
 	for _, n := range nodes {
@@ -276,33 +287,70 @@ func (b *build) newRecord(f, old *slotFile, last *SlotRecord, n *node) SlotRecor
 	if n.ran {
 		r.Ran, r.Why = b.o.Now().Unix(), n.why
 	}
-	r.Now = SlotAction{Key: key, Fields: f.internFields(n.action.Explain(n.inputs)), Out: make([]string, len(n.outputs))}
-	for i, d := range n.outputs {
-		r.Now.Out[i] = d.String()
+	r.Now = SlotAction{Key: key, Fields: f.internFields(n.explained()), Out: make([]string, len(n.outputs))}
+	for i, o := range n.outputs {
+		r.Now.Out[i] = o.digest.String()
 	}
 	return r
 }
 
-// Before returns the digest of the target's last scorecard that differed from
-// now, as far as its slot remembers; zero if it was never another.
-func (e *Engine) Before(t *starlark.Target, now cas.Digest) cas.Digest {
-	f := t.Result.Scorecard
-	if f == nil {
-		return cas.Digest{}
-	}
-	r := e.slots.load(t.Label).record(f.Action.Slot().Path)
+// Before returns the target's last scorecard that differed from the one of
+// digest now, as far as its slot remembers and the store still has it; else nil.
+func (e *Engine) Before(t *starlark.Target, now cas.Digest) []byte {
+	r := e.scorecardSlot(t)
 	if r == nil {
-		return cas.Digest{}
+		return nil
 	}
-	for _, a := range []*SlotAction{&r.Now, r.Before} {
-		if a == nil || f.Index >= len(a.Out) {
+	if data := e.differing(t, &r.Now, now); data != nil || r.Before == nil {
+		return data
+	}
+	return e.differing(t, r.Before, now)
+}
+
+// Last is Before for what the slot held last, and nothing earlier.
+func (e *Engine) Last(t *starlark.Target, now cas.Digest) []byte {
+	if r := e.scorecardSlot(t); r != nil {
+		return e.differing(t, &r.Now, now)
+	}
+	return nil
+}
+
+func (e *Engine) scorecardSlot(t *starlark.Target) *SlotRecord {
+	if t.Result.Scorecard == nil {
+		return nil
+	}
+	return e.slots.load(t.Label).record(t.Result.Scorecard.Action.Slot().Path)
+}
+
+func (e *Engine) differing(t *starlark.Target, a *SlotAction, now cas.Digest) []byte {
+	f := t.Result.Scorecard
+	if f.Index >= len(a.Out) || a.Out[f.Index] == now.String() {
+		return nil
+	}
+	data, _ := e.ReadOutput(f, a)
+	return data
+}
+
+// ReadOutput reads what the action a, of f's slot, once made of f.
+func (e *Engine) ReadOutput(f *graph.File, a *SlotAction) ([]byte, error) {
+	key, err := cas.ParseDigest(a.Key)
+	if err != nil {
+		return nil, err
+	}
+	r, err := e.o.Store.Lookup(cas.Pure, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range r.Files {
+		if o.Path != f.Action.Outputs[f.Index].Name {
 			continue
 		}
-		if d, err := cas.ParseDigest(a.Out[f.Index]); err == nil && d != now {
-			return d
+		if o.Inlined() {
+			return o.Contents, nil
 		}
+		return e.o.Store.Read(o.Digest)
 	}
-	return cas.Digest{}
+	return nil, fmt.Errorf("the result has no output %q", f.Path)
 }
 
 // A History is what is known of a slot: its last record, with fields spelled

@@ -89,9 +89,9 @@ func (b *build) recompute(ctx context.Context, n *node) outcome {
 	if err != nil {
 		return b.runError(n, err)
 	}
-	out := outcome{outputs: make([]cas.Digest, len(contents))}
+	out := outcome{outputs: make([]output, len(contents))}
 	for i, c := range contents {
-		out.outputs[i] = b.again.put(b.o.Store.Func(), c)
+		out.outputs[i].digest = b.again.put(b.o.Store.Func(), c)
 	}
 	stored, err := b.lookup(n)
 	if isMiss(err) {
@@ -100,9 +100,12 @@ func (b *build) recompute(ctx context.Context, n *node) outcome {
 	if err != nil {
 		return outcome{err: err, infra: true}
 	}
-	for i, d := range stored {
-		if d != out.outputs[i] {
-			got, _ := b.o.Store.Read(d)
+	for i, o := range stored {
+		if o.digest != out.outputs[i].digest {
+			got := o.contents
+			if !o.inlined {
+				got, _ = b.o.Store.Read(o.digest)
+			}
 			b.again.fault(Fault{
 				Label: n.action.Owner, Path: n.action.Outputs[i].File.Path, Where: "store",
 				Cause: "the stored result is not what its inputs give", Want: contents[i], Got: got,

@@ -39,23 +39,31 @@ func (c Change) String() string {
 // those that are gone. Fields named "code …" only tell where inside a function
 // the difference is.
 func Diff(before, after []graph.Field) []Change {
-	old := map[string]graph.Field{}
+	var out []Change
+	change := func(o, n graph.Field) {
+		if o.Value != n.Value {
+			out = append(out, Change{Name: n.Name, From: o.Value, To: n.Value, FromNote: o.Note, ToNote: n.Note})
+		}
+	}
+	// Most pairs of explanations have the same fields in the same order.
+	for len(before) > 0 && len(after) > 0 && before[0].Name == after[0].Name {
+		change(before[0], after[0])
+		before, after = before[1:], after[1:]
+	}
+	old := make(map[string]graph.Field, len(before))
 	for _, f := range before {
 		old[f.Name] = f
 	}
-	var out []Change
-	seen := map[string]bool{}
 	for _, f := range after {
-		seen[f.Name] = true
-		o, ok := old[f.Name]
-		if !ok {
+		if o, ok := old[f.Name]; ok {
+			change(o, f)
+			delete(old, f.Name)
+		} else {
 			out = append(out, Change{Name: f.Name, To: f.Value, ToNote: f.Note})
-		} else if o.Value != f.Value {
-			out = append(out, Change{Name: f.Name, From: o.Value, To: f.Value, FromNote: o.Note, ToNote: f.Note})
 		}
 	}
 	for _, f := range before {
-		if !seen[f.Name] {
+		if _, gone := old[f.Name]; gone {
 			out = append(out, Change{Name: f.Name, From: f.Value, FromNote: f.Note})
 		}
 	}
@@ -109,7 +117,7 @@ func (b *build) missReason(n *node, err error) string {
 	last := b.slots.load(n.action.Owner)
 	r := last.record(n.action.Slot().Path)
 	if r != nil && r.Now.Key != n.enc.Key.String() {
-		if s := Summarize(Diff(last.fields(&r.Now), n.action.Explain(n.inputs))); s != "" {
+		if s := Summarize(Diff(last.fields(&r.Now), n.explained())); s != "" {
 			return s
 		}
 		return "the action changed"

@@ -78,6 +78,8 @@ type Output struct {
 }
 
 // An Action is one step of a build. It is immutable once analysis has ended.
+// A new field is in the key (walk) or is not; fieldClasses in the tests wants
+// to know.
 type Action struct {
 	Kind     Kind
 	Mnemonic string // for people: Discriminate, Score
@@ -86,6 +88,7 @@ type Action struct {
 	Fn      Value // Evaluate: the function
 	Inputs  []Input
 	Params  []Param
+	Sharing []byte // which parts of Fn and Params are one object, where programs can see it
 	Content []byte // Write: the bytes
 	Outputs []Output
 

@@ -10,8 +10,8 @@
 //	         action of a slot is kept so that a miss can be explained
 //
 // Invariants. A Key depends on an Action and the digests of its inputs and on
-// nothing else; each field of Action says whether it is in the key (see
-// fieldClasses, which a reflection test compares with the struct). The same
-// walk over an action writes the key and its readable explanation, so the two
-// can't drift apart.
+// nothing else; a test says of each field of Action whether it is in the key,
+// or why not (fieldClasses), and fails on a field that it doesn't know. The
+// same walk over an action writes the key and its readable explanation, so the
+// two can't drift apart.
 package graph

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/zeebo/blake3"
+
 	"github.com/evalbuild/eval/cas"
 )
 
@@ -30,34 +32,6 @@ func (k Key) IsZero() bool { return cas.Digest(k).IsZero() }
 
 // Short returns the first 12 hex digits, for people.
 func (k Key) Short() string { return cas.Digest(k).Hex()[:12] }
-
-// fieldClasses says of each field of Action (and of the structs it holds)
-// where it goes: "key", or why it is left out. A test compares it with the
-// structs by reflection, so that a new field can't be forgotten.
-var fieldClasses = map[string]string{
-	"Action.Kind":      "key",
-	"Action.Mnemonic":  "out: a word for people",
-	"Action.Owner":     "out: a rename re-uses all results; where the label matters it is a param",
-	"Action.Fn":        "key",
-	"Action.Inputs":    "key",
-	"Action.Params":    "key",
-	"Action.Content":   "key",
-	"Action.Outputs":   "key",
-	"Action.Semantics": "key",
-	"Action.StepLimit": "key",
-
-	"Input.Name":   "key",
-	"Input.File":   "key: by digest of its bytes; its path is out",
-	"Input.Decode": "key",
-	"Input.Codec":  "key",
-
-	"Param.Name":  "key",
-	"Param.Value": "key",
-
-	"Output.Name":   "key",
-	"Output.Format": "key",
-	"Output.File":   "out: where it is shown",
-}
 
 // A Field is one line of an action's explanation. Two explanations are
 // compared by Name and Value; Note is for people (a path, say) and may differ
@@ -89,7 +63,10 @@ func (a *Action) walk(w writer) {
 	}
 	for _, p := range a.Params {
 		d := p.Value.Digest()
-		w.field("param "+p.Name, d[:], p.Value.Text(), "")
+		w.field("param "+p.Name, d[:], hex.EncodeToString(d[:6]), p.Value.Text())
+	}
+	if len(a.Sharing) > 0 {
+		w.field("sharing", a.Sharing, hex.EncodeToString(a.Sharing), "")
 	}
 	for _, in := range a.Inputs {
 		w.field("decode "+in.Name, []byte(in.Decode), in.Decode, "")
@@ -98,7 +75,8 @@ func (a *Action) walk(w writer) {
 		}
 	}
 	if a.Kind == Write {
-		w.field("content", a.Content, fmt.Sprintf("%d bytes", len(a.Content)), "")
+		sum := blake3.Sum256(a.Content)
+		w.field("content", a.Content, hex.EncodeToString(sum[:6]), fmt.Sprintf("%d bytes", len(a.Content)))
 	}
 	for _, o := range a.Outputs {
 		w.field("output "+o.Name, []byte(o.Format), o.Format, "")
@@ -118,10 +96,7 @@ func (s *saltWriter) field(name string, value []byte, _, _ string) {
 
 type fieldWriter struct{ fields []Field }
 
-func (f *fieldWriter) field(name string, value []byte, text, note string) {
-	if len(value) == 32 { // a digest: compare by it, read the text
-		text, note = hex.EncodeToString(value[:6]), firstOf(note, text)
-	}
+func (f *fieldWriter) field(name string, _ []byte, text, note string) {
 	f.fields = append(f.fields, Field{name, text, note})
 }
 
@@ -135,13 +110,6 @@ func (f *fieldWriter) parts(v Value) {
 	for _, p := range r.Parts() {
 		f.fields = append(f.fields, Field{Name: "code " + p.Name, Value: p.Code})
 	}
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // An Encoded action is its key and the REAPI messages behind it.
