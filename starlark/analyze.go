@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ const analysisKey = "eval.analysis"
 func (l *Loader) Select(ctx context.Context, patterns []graph.Pattern, packages func(repo, prefix string) ([]string, error)) (targets []*Target, empty []graph.Pattern, err error) {
 	chosen := map[graph.Label]*Target{}
 	for _, p := range patterns {
+		if p.Repo, err = l.opts.Files.Canonical(p.Repo); err != nil {
+			return nil, nil, &Error{Msg: fmt.Sprintf("pattern %s: %v", p, err)}
+		}
 		if p.Negative {
 			for label := range chosen {
 				if p.Matches(label) {
@@ -49,9 +53,6 @@ func (l *Loader) Select(ctx context.Context, patterns []graph.Pattern, packages 
 				}
 			}
 			continue
-		}
-		if p.Repo, err = l.opts.Files.Canonical(p.Repo); err != nil {
-			return nil, nil, &Error{Msg: fmt.Sprintf("pattern %s: %v", p, err)}
 		}
 		pkgs := []string{p.Pkg}
 		if p.Below {
@@ -148,7 +149,7 @@ func (l *Loader) targetError(t *Target, err error) error {
 	}
 	out := *e
 	out.Msg = fmt.Sprintf("%s %s: %s", t.Kind, t.Label, e.Msg)
-	if e.Pos == "" || strings.HasPrefix(e.Pos, "@eval//") || strings.HasPrefix(e.Pos, "rules/") {
+	if e.Pos == "" || strings.HasPrefix(e.Pos, "@eval//") || l.opts.Module == "eval" && strings.HasPrefix(e.Pos, "rules/") {
 		out.Pos = t.Pos
 	}
 	return &out
@@ -162,14 +163,15 @@ func (l *Loader) order(ctx context.Context, targets []*Target) ([][]*Target, err
 		left    = 2
 	)
 	state := map[*Target]int{}
+	failed := map[*Target]error{}
 	level := map[*Target]int{}
 	var levels [][]*Target
 	var path []*Target
 	var visit func(*Target) error
-	visit = func(t *Target) error {
+	visit = func(t *Target) (err error) {
 		switch state[t] {
 		case left:
-			return nil
+			return failed[t]
 		case entered:
 			i := slices.Index(path, t)
 			var b strings.Builder
@@ -180,6 +182,10 @@ func (l *Loader) order(ctx context.Context, targets []*Target) ([][]*Target, err
 		}
 		state[t] = entered
 		path = append(path, t)
+		defer func() {
+			path = path[:len(path)-1]
+			state[t], failed[t] = left, err
+		}()
 		if err := l.resolveDeps(t); err != nil {
 			return err
 		}
@@ -193,8 +199,7 @@ func (l *Loader) order(ctx context.Context, targets []*Target) ([][]*Target, err
 			}
 			n = max(n, level[d.target]+1)
 		}
-		path = path[:len(path)-1]
-		state[t], level[t] = left, n
+		level[t] = n
 		for len(levels) <= n {
 			levels = append(levels, nil)
 		}
@@ -208,8 +213,6 @@ func (l *Loader) order(ctx context.Context, targets []*Target) ([][]*Target, err
 		}
 		if err := visit(t); err != nil {
 			errs = append(errs, err)
-			clear(path)
-			path = path[:0]
 		}
 	}
 	return levels, joinErrors(errs)
@@ -220,16 +223,22 @@ func (l *Loader) resolveDeps(t *Target) error {
 	if t.deps != nil {
 		return nil
 	}
+	deps := []dep{}
 	for _, name := range t.rule.names {
 		a := t.rule.attrs[name]
 		for _, s := range a.labels(t.Attrs[name]) {
 			d, err := l.resolveDep(t, name, s)
+			switch err.(type) {
+			case *Error, Errors: // of another file, which says where
+				return err
+			}
 			if err != nil {
 				return &Error{Pos: t.Pos, Msg: fmt.Sprintf("%s %s: %s: %v", t.Kind, t.Label, name, err)}
 			}
-			t.deps = append(t.deps, d)
+			deps = append(deps, d)
 		}
 	}
+	t.deps = deps
 	return nil
 }
 
@@ -252,7 +261,7 @@ func (l *Loader) resolveDep(t *Target, attr, s string) (dep, error) {
 	}
 	if pkg != nil {
 		if d.target = pkg.byName[label.Name]; d.target != nil {
-			if !visible(d.target, t.Label) {
+			if !l.visible(d.target, t.Label) {
 				return d, fmt.Errorf("%s is not visible from %s (visibility = %q)", label, t.Label.Package(), d.target.Visibility)
 			}
 			return d, nil
@@ -274,31 +283,52 @@ func (l *Loader) resolveDep(t *Target, attr, s string) (dep, error) {
 }
 
 // visible says whether from may depend on t. Without a visibility everybody may.
-func visible(t *Target, from graph.Label) bool {
+func (l *Loader) visible(t *Target, from graph.Label) bool {
 	if t.Visibility == nil || t.Label.Repo == from.Repo && t.Label.Pkg == from.Pkg {
 		return true
 	}
 	for _, v := range t.Visibility {
-		l, err := graph.ParseLabel(v, t.Label)
-		if err != nil {
+		if v == publicVisibility {
+			return true
+		}
+		who, err := l.resolve(v, t.Label)
+		if err != nil || who.Repo != from.Repo {
 			continue
 		}
 		switch {
-		case l.Pkg == "visibility" && l.Name == "public":
-			return true
-		case l.Name == "__pkg__" && l.Repo == from.Repo && l.Pkg == from.Pkg:
-			return true
-		case l.Name == "__subpackages__" && l.Repo == from.Repo &&
-			(graph.Pattern{Repo: l.Repo, Pkg: l.Pkg, Below: true}).Matches(from):
+		case who.Name == "__pkg__" && who.Pkg == from.Pkg,
+			who.Name == "__subpackages__" && (graph.Pattern{Repo: who.Repo, Pkg: who.Pkg, Below: true}).Matches(from):
 			return true
 		}
 	}
 	return false
 }
 
+const (
+	publicVisibility  = "//visibility:public"
+	privateVisibility = "//visibility:private"
+)
+
+// checkVisibility refuses what visible would pass over in silence.
+func (l *Loader) checkVisibility(list []string, from graph.Label) error {
+	for _, v := range list {
+		if v == publicVisibility || v == privateVisibility {
+			continue
+		}
+		who, err := l.resolve(v, from)
+		if err != nil {
+			return err
+		}
+		if who.Name != "__pkg__" && who.Name != "__subpackages__" {
+			return fmt.Errorf("%q is none of %s, %s, //pkg:__pkg__, //pkg:__subpackages__", v, publicVisibility, privateVisibility)
+		}
+	}
+	return nil
+}
+
 // analyze runs one implementation.
 func (l *Loader) analyze(t *Target) (*Analysis, error) {
-	c := &analysis{loader: l, target: t, declared: map[string]*declared{}}
+	c := &analysis{loader: l, target: t, declared: map[string]*declared{}, parents: map[string]bool{}}
 	thread := &sl.Thread{Name: t.Label.String(), Print: func(_ *sl.Thread, msg string) { l.print(msg) }}
 	thread.SetLocal(analysisKey, c)
 	thread.SetMaxExecutionSteps(analysisSteps)
@@ -321,9 +351,9 @@ func (l *Loader) analyze(t *Target) (*Analysis, error) {
 
 // finish checks what the implementation declared and returned.
 func (c *analysis) finish(out sl.Value) (*Analysis, error) {
-	for _, d := range c.declared {
-		if d.file.Action == nil {
-			return nil, fmt.Errorf("the file %q was declared and no action makes it", d.file.Path)
+	for _, p := range slices.Sorted(maps.Keys(c.declared)) {
+		if c.declared[p].file.Action == nil {
+			return nil, fmt.Errorf("the file %q was declared and no action makes it", p)
 		}
 	}
 	r := &Analysis{Actions: c.actions, providers: map[*providerValue]*instance{}}
@@ -347,7 +377,9 @@ func (c *analysis) finish(out sl.Value) (*Analysis, error) {
 		if r.providers[in.provider] != nil {
 			return nil, fmt.Errorf("the implementation returns two %s", in.Type())
 		}
-		in.Freeze()
+		if err := freeze(in); err != nil {
+			return nil, err
+		}
 		r.providers[in.provider] = in
 	}
 	if in := r.providers[defaultInfo]; in != nil {
@@ -355,7 +387,14 @@ func (c *analysis) finish(out sl.Value) (*Analysis, error) {
 			return nil, err
 		}
 	} else {
-		r.providers[defaultInfo] = &instance{provider: defaultInfo, values: sl.StringDict{"files": sl.NewList(nil)}}
+		in := &instance{provider: defaultInfo, values: sl.StringDict{"files": sl.NewList(nil)}}
+		in.Freeze() // all that depend on the target see it
+		r.providers[defaultInfo] = in
+	}
+	for _, e := range r.Exports {
+		if err := c.claim(e.Path, &declared{file: e.File}); err != nil {
+			return nil, fmt.Errorf("DefaultInfo.exports: %q: %v", e.Path, err)
+		}
 	}
 	if in := r.providers[scorecardInfo]; in != nil {
 		f, ok := in.values["file"].(fileValue)
@@ -368,45 +407,39 @@ func (c *analysis) finish(out sl.Value) (*Analysis, error) {
 }
 
 func (r *Analysis) setDefault(in *instance) error {
-	if files, ok := in.values["files"].(sl.Iterable); ok {
-		if d, ok := in.values["files"].(*depset); ok {
-			list, err := d.list()
-			if err != nil {
-				return err
-			}
-			files = sl.NewList(list)
-		}
-		for x := range sl.Elements(files) {
-			f, ok := x.(fileValue)
-			if !ok {
-				return fmt.Errorf("DefaultInfo.files holds a %s; files are meant", x.Type())
-			}
-			r.Files = append(r.Files, f.file)
-		}
-	} else if d, ok := in.values["files"].(*depset); ok {
-		list, err := d.list()
-		if err != nil {
-			return err
-		}
-		for _, x := range list {
-			f, ok := x.(fileValue)
-			if !ok {
-				return fmt.Errorf("DefaultInfo.files holds a %s; files are meant", x.Type())
-			}
-			r.Files = append(r.Files, f.file)
-		}
-	} else if v := in.values["files"]; v != nil {
-		return fmt.Errorf("DefaultInfo.files is a list or a depset, not %s", v.Type())
+	var files []sl.Value
+	var err error
+	switch v := in.values["files"].(type) {
+	case nil, sl.NoneType:
+	case *depset:
+		files, err = v.list()
+	case *sl.List:
+		files = slices.Collect(v.Elements())
+	case sl.Tuple:
+		files = v
+	default:
+		err = fmt.Errorf("DefaultInfo.files is a list or a depset, not %s", v.Type())
 	}
-	if v, ok := in.values["exports"].(*sl.Dict); ok {
+	if err != nil {
+		return err
+	}
+	for _, x := range files {
+		f, ok := x.(fileValue)
+		if !ok {
+			return fmt.Errorf("DefaultInfo.files holds a %s; files are meant", x.Type())
+		}
+		r.Files = append(r.Files, f.file)
+	}
+	switch v := in.values["exports"].(type) {
+	case nil, sl.NoneType:
+	default:
+		return fmt.Errorf("DefaultInfo.exports maps paths to files, it is no %s", v.Type())
+	case *sl.Dict:
 		for _, kv := range v.Items() {
 			p, ok := sl.AsString(kv[0])
 			f, ok2 := kv[1].(fileValue)
 			if !ok || !ok2 {
 				return fmt.Errorf("DefaultInfo.exports maps paths to files")
-			}
-			if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
-				return err
 			}
 			r.Exports = append(r.Exports, Export{p, f.file})
 		}
@@ -419,9 +452,16 @@ func (r *Analysis) setDefault(in *instance) error {
 // is a package (or below one) can collide with another's.
 func collisions(levels [][]*Target) error {
 	folders := map[string]*Target{} // output folder -> target
+	above := map[string]*Target{}   // the folders above it, and itself
 	for _, level := range levels {
 		for _, t := range level {
-			folders[t.Label.Repo+"//"+t.Label.Path()] = t
+			root := t.Label.Repo + "//" + t.Label.Path()
+			folders[root] = t
+			for end := len(root); end > len(t.Label.Repo)+1; end = strings.LastIndexByte(root[:end], '/') {
+				if was := above[root[:end]]; was == nil || t.Label.Compare(was.Label) < 0 {
+					above[root[:end]] = t
+				}
+			}
 		}
 	}
 	var errs []error
@@ -430,15 +470,15 @@ func collisions(levels [][]*Target) error {
 			if t.Result == nil {
 				continue
 			}
-			root := t.Label.Repo + "//" + t.Label.Path()
+			root := t.Label.Repo + "//" + t.Label.Path() + "/"
 			check := func(p string) {
-				// a file at p, and folders at each parent of p within the target
-				for end := len(p); end > 0; end = strings.LastIndexByte(p[:end], '/') {
-					if other := folders[root+"/"+p[:end]]; other != nil {
-						errs = append(errs, &Error{Pos: t.Pos, Msg: fmt.Sprintf("%s %s: its output %q is where the outputs of %s go (%s)",
-							t.Kind, t.Label, p, other.Label, other.Pos)})
-						return
-					}
+				other := above[root+p] // where p is a file, another has a folder
+				for end := len(p); other == nil && end > 0; end = strings.LastIndexByte(p[:end], '/') {
+					other = folders[root+p[:end]] // p is within the folder of another
+				}
+				if other != nil {
+					errs = append(errs, &Error{Pos: t.Pos, Msg: fmt.Sprintf("%s %s: its output %q is where the outputs of %s go (%s)",
+						t.Kind, t.Label, p, other.Label, other.Pos)})
 				}
 			}
 			for _, a := range t.Result.Actions {

@@ -20,12 +20,17 @@ type attrValue struct {
 	union     []*attrValue // one_of over types
 }
 
-// attrTypes are the members of attr but for one_of.
-var attrTypes = map[string]sl.Value{
-	"string": sl.String(""), "int": sl.MakeInt(0), "float": sl.Float(0), "bool": sl.False,
-	"label": sl.None, "label_list": sl.NewList(nil), "string_list": sl.NewList(nil),
-	"string_dict": new(sl.Dict), "function": sl.None,
-}
+// attrTypes are the members of attr but for one_of, and what an attribute that
+// was not written holds.
+var attrTypes = func() sl.StringDict {
+	d := sl.StringDict{
+		"string": sl.String(""), "int": sl.MakeInt(0), "float": sl.Float(0), "bool": sl.False,
+		"label": sl.None, "label_list": sl.NewList(nil), "string_list": sl.NewList(nil),
+		"string_dict": new(sl.Dict), "function": sl.None,
+	}
+	d.Freeze() // implementations that run in parallel share them
+	return d
+}()
 
 func makeAttr(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 	a := &attrValue{opaque: opaque{"attr"}, of: strings.TrimPrefix(b.Name(), "attr.")}
@@ -83,7 +88,9 @@ func (a *attrValue) checkDefault() error {
 	if a.dflt == nil || a.dflt == sl.None {
 		return nil
 	}
-	a.dflt.Freeze()
+	if err := freeze(a.dflt); err != nil {
+		return fmt.Errorf("default: %v", err)
+	}
 	if err := a.check(a.dflt); err != nil {
 		return fmt.Errorf("default: %v", err)
 	}

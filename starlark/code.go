@@ -28,9 +28,9 @@ type codeKey struct {
 type code struct {
 	bytes []byte
 	refs  []ref
-	// settled: all that the function captures are loaded names, which are
-	// bound before anything runs and can't change.
-	settled bool
+	// captured lists the free variables, by index, that code still running
+	// could bind anew: all but loaded names, which are bound once.
+	captured []int
 }
 
 // ref is a use of something outside of the function.
@@ -71,9 +71,11 @@ func indexCode(f *syntax.File, program *sl.Program, into func(codeKey, *code)) e
 			failed = fmt.Errorf("%s: function was not resolved", f.Path)
 			return false
 		}
-		e := encoder{code: &code{settled: true}, seen: map[ref]int{}}
-		for _, v := range fn.FreeVars {
-			e.settled = e.settled && loaded[v.First]
+		e := encoder{code: &code{}, seen: map[ref]int{}}
+		for i, v := range fn.FreeVars {
+			if !loaded[v.First] {
+				e.captured = append(e.captured, i)
+			}
 		}
 		e.function(fn, true)
 		if e.err != nil {

@@ -153,24 +153,29 @@ func (c *analysis) declare(b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple, dir 
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "path", &p); err != nil {
 		return nil, err
 	}
-	if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
+	f := &graph.File{Label: c.target.Label, Path: p}
+	if err := c.claim(p, &declared{f, dir}); err != nil {
 		return nil, fmt.Errorf("%s %q: %v", b.Name(), p, err)
 	}
-	if c.declared[p] != nil || c.parents[p] {
-		return nil, fmt.Errorf("%s %q: a file or folder of this name was declared already", b.Name(), p)
-	}
-	for d := path.Dir(p); d != "."; d = path.Dir(d) {
-		if c.declared[d] != nil {
-			return nil, fmt.Errorf("%s %q: %q was declared as a file", b.Name(), p, d)
-		}
-		if c.parents == nil {
-			c.parents = map[string]bool{}
-		}
-		c.parents[d] = true
-	}
-	f := &graph.File{Label: c.target.Label, Path: p}
-	c.declared[p] = &declared{f, dir}
 	return newFile(f), nil
+}
+
+// claim takes a path below the target's output folder.
+func (c *analysis) claim(p string, d *declared) error {
+	if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
+		return err
+	}
+	if c.declared[p] != nil || c.parents[p] {
+		return fmt.Errorf("a file or folder of this name was declared already")
+	}
+	for up := path.Dir(p); up != "."; up = path.Dir(up) {
+		if c.declared[up] != nil {
+			return fmt.Errorf("%q was declared as a file", up)
+		}
+		c.parents[up] = true
+	}
+	c.declared[p] = d
+	return nil
 }
 
 // output claims a declared file for an action.
@@ -293,8 +298,16 @@ func (c *analysis) evaluate(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs [
 		}
 		sort.Slice(a.Params, func(i, j int) bool { return a.Params[i].Name < a.Params[j].Name })
 	}
+	objects := [][]any{a.Fn.(*param).objects}
+	for _, p := range a.Params {
+		objects = append(objects, p.Value.(*param).objects)
+	}
+	a.Sharing = sharing(objects...)
 	if (output == nil || output == sl.None) == (outputs == nil) {
 		return fail("either output or outputs is given")
+	}
+	if outputs != nil && outputs.Len() == 1 && outputs.Keys()[0] == sl.String("out") {
+		return fail("outputs = {\"out\": f} is written output = f")
 	}
 	if outputs == nil {
 		if err := c.output(output, a, "out"); err != nil {
@@ -371,8 +384,7 @@ func (c *analysis) takeFunction(t *sl.Thread, a *graph.Action, fn *sl.Function) 
 // A param is a frozen value with its fingerprint: graph.Value.
 type param struct {
 	value sl.Value
-	fp    Fingerprint
-	parts []graph.Part
+	fingerprintResult
 }
 
 func (p *param) Digest() [32]byte { return p.fp }
@@ -399,7 +411,9 @@ func (c *analysis) param(t *sl.Thread, v sl.Value) (*param, error) {
 			return p, nil
 		}
 	}
-	v.Freeze()
+	if err := freeze(v); err != nil {
+		return nil, err
+	}
 	check, err := newCellCheck(c.loader.prints, functionsOnly(v), t.CallFrame(1).Pos)
 	if err != nil {
 		return nil, err
@@ -407,11 +421,11 @@ func (c *analysis) param(t *sl.Thread, v sl.Value) (*param, error) {
 	if len(check.before) > 0 {
 		c.checks = append(c.checks, check)
 	}
-	fp, parts, err := c.loader.prints.value(v)
+	r, err := c.loader.prints.value(v)
 	if err != nil {
 		return nil, err
 	}
-	p := &param{v, fp, parts}
+	p := &param{v, r}
 	if isFn {
 		if c.memo == nil {
 			c.memo = map[sl.Value]*param{}

@@ -57,20 +57,24 @@ func Evaluate(ctx context.Context, a *graph.Action, inputs []Blob, print func(st
 	stop := context.AfterFunc(ctx, func() { thread.Cancel("interrupted") })
 	defer stop()
 	v, err := sl.Call(thread, fn, nil, kwargs)
+	var out [][]byte
+	if err == nil {
+		out, err = encodeOutputs(a, v) // this may read, too: the function may return rep.events
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if read.err != nil { // also where the language had no way to report it
 		return nil, read.err
 	}
+	var ee *sl.EvalError
+	if errors.As(err, &ee) {
+		return nil, evalError(ee)
+	}
 	if err != nil {
-		var ee *sl.EvalError
-		if errors.As(err, &ee) {
-			return nil, evalError(ee)
-		}
 		return nil, err
 	}
-	return encodeOutputs(a, v)
+	return out, nil
 }
 
 // An InputError says that an input could not be read, or changed meanwhile.
@@ -197,7 +201,7 @@ func decode(in graph.Input, b Blob) (sl.Value, error) {
 	if b.Digest.Size > maxWhole {
 		return nil, fmt.Errorf("input %s: %d bytes; at most %d can be decoded as %s", in.File.Slash(), b.Digest.Size, maxWhole, in.Decode)
 	}
-	data, err := readBlob(b)
+	data, err := ReadBlob(b)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +221,8 @@ func decode(in graph.Input, b Blob) (sl.Value, error) {
 	return v, nil
 }
 
-func readBlob(b Blob) ([]byte, error) {
+// ReadBlob reads all of b.
+func ReadBlob(b Blob) ([]byte, error) {
 	rc, err := b.Open()
 	if err != nil {
 		return nil, err

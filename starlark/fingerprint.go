@@ -37,8 +37,9 @@ type fingerprinter struct {
 }
 
 type fingerprintResult struct {
-	fp    Fingerprint
-	parts []graph.Part
+	fp      Fingerprint
+	parts   []graph.Part
+	objects []any // what has an identity that programs can see, in the walk's order
 }
 
 func (f *fingerprinter) add(k codeKey, c *code) {
@@ -60,23 +61,41 @@ func (f *fingerprinter) code(fn *sl.Function) (*code, error) {
 
 // value fingerprints v. Everything reachable must be frozen; the caller sees
 // to it that the files that define its functions have finished.
-func (f *fingerprinter) value(v sl.Value) (Fingerprint, []graph.Part, error) {
+func (f *fingerprinter) value(v sl.Value) (fingerprintResult, error) {
 	root, isFn := v.(*sl.Function)
 	if isFn {
 		if r, ok := f.roots.Load(root); ok {
-			r := r.(fingerprintResult)
-			return r.fp, r.parts, nil
+			return r.(fingerprintResult), nil
 		}
 	}
 	w := closureWalk{f: f, seen: map[any]int{}}
 	if err := w.value(v, "value"); err != nil {
-		return Fingerprint{}, nil, err
+		return fingerprintResult{}, err
 	}
-	fp := Fingerprint(blake3.Sum256(w.buf))
+	r := fingerprintResult{Fingerprint(blake3.Sum256(w.buf)), w.parts, w.objects}
 	if isFn {
-		f.roots.Store(root, fingerprintResult{fp, w.parts})
+		f.roots.Store(root, r)
 	}
-	return fp, w.parts, nil
+	return r, nil
+}
+
+// sharing tells which objects of several values are one, or nil if none are.
+// Functions and instances are equal only to themselves, so `a == b` of two
+// params depends on it, and each param's own fingerprint can't tell.
+func sharing(lists ...[]any) []byte {
+	var b []byte
+	first, n := map[any]int{}, 0
+	for _, list := range lists {
+		for _, obj := range list { // each once: a second time is a back-reference
+			if was, ok := first[obj]; ok {
+				b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(n)), uint64(was))
+			} else {
+				first[obj] = n
+			}
+			n++
+		}
+	}
+	return b
 }
 
 // A capture is one captured variable of a function, and what it held.
@@ -157,6 +176,7 @@ type closureWalk struct {
 	f         *fingerprinter
 	buf       []byte
 	seen      map[any]int
+	objects   []any
 	parts     []graph.Part
 	modules   map[*sl.Module]sl.StringDict
 	cellsOnly bool
@@ -166,6 +186,9 @@ type closureWalk struct {
 
 // maxValueDepth bounds the walk's recursion; a deeper value is an error.
 const maxValueDepth = 2000
+
+// maxValueBytes bounds what one fingerprint is made of.
+const maxValueBytes = 256 << 20
 
 func (w *closureWalk) tag(b byte)   { w.buf = append(w.buf, b) }
 func (w *closureWalk) count(n int)  { w.buf = binary.AppendUvarint(w.buf, uint64(n)) }
@@ -179,6 +202,10 @@ func (w *closureWalk) met(obj any) bool {
 		return true
 	}
 	w.seen[obj] = len(w.seen)
+	switch obj.(type) {
+	case *sl.Function, *sl.Builtin, *instance, *depset:
+		w.objects = append(w.objects, obj)
+	}
 	return false
 }
 
@@ -186,6 +213,9 @@ func (w *closureWalk) met(obj any) bool {
 func (w *closureWalk) value(v sl.Value, path string) error {
 	if w.depth++; w.depth > maxValueDepth {
 		return fmt.Errorf("%s: nested deeper than %d", path[:min(len(path), 80)], maxValueDepth)
+	}
+	if len(w.buf) > maxValueBytes { // tuples of tuples, each twice in the next, double without end
+		return fmt.Errorf("%s: more than %d bytes go into its fingerprint", path[:min(len(path), 80)], maxValueBytes)
 	}
 	defer func() { w.depth-- }()
 	switch v := v.(type) {
@@ -260,11 +290,15 @@ func (w *closureWalk) value(v sl.Value, path string) error {
 			return nil
 		}
 		w.tag(valStruct)
+		if err := w.value(v.Constructor(), path); err != nil { // str(x) shows it
+			return err
+		}
 		return w.fields(v, path)
 	case *starlarkstruct.Module:
 		// The module as a value: all its members, since any may be used.
 		w.tag(valModule)
 		w.str(v.Name)
+		w.count(len(v.Members))
 		for _, name := range v.AttrNames() {
 			w.str(name)
 			if err := w.value(v.Members[name], path+"."+name); err != nil {
@@ -325,31 +359,14 @@ func (w *closureWalk) function(fn *sl.Function, path string) error {
 	}
 	w.tag(valFunction)
 	if w.cellsOnly {
-		if c.settled {
-			return nil
-		}
-		for i := range fn.NumFreeVars() {
-			binding, cell := fn.FreeVar(i)
-			start := len(w.buf)
-			if err := w.value(cell, path); err != nil {
-				return err
-			}
-			w.captures = append(w.captures, capture{fn.Name(), binding.Name, blake3.Sum256(w.buf[start:])})
-		}
-		return nil
+		return w.cells(fn, c, path)
 	}
 	w.str(string(c.bytes))
 	sum := blake3.Sum256(c.bytes)
 	w.parts = append(w.parts, graph.Part{Name: w.partName(fn), Code: hex.EncodeToString(sum[:6])})
-	for i := range fn.NumParams() {
-		if d := fn.ParamDefault(i); d != nil {
-			w.count(i + 1)
-			if err := w.value(d, path+" default"); err != nil {
-				return err
-			}
-		}
+	if err := w.defaults(fn, path); err != nil {
+		return err
 	}
-	w.count(0)
 	for _, r := range c.refs {
 		var v sl.Value
 		switch r.scope {
@@ -372,6 +389,39 @@ func (w *closureWalk) function(fn *sl.Function, path string) error {
 	return nil
 }
 
+func (w *closureWalk) defaults(fn *sl.Function, path string) error {
+	for i := range fn.NumParams() {
+		if d := fn.ParamDefault(i); d != nil {
+			w.count(i + 1)
+			if err := w.value(d, path+" default"); err != nil {
+				return err
+			}
+		}
+	}
+	w.count(0)
+	return nil
+}
+
+// cells stands in for the walk over a function while code still runs: its
+// position, which names its code and its module, and what could be bound anew.
+// Globals are bound once, and may not be set yet: they are not visited.
+func (w *closureWalk) cells(fn *sl.Function, c *code, path string) error {
+	w.str(fn.Position().String())
+	if err := w.defaults(fn, path); err != nil {
+		return err
+	}
+	for _, i := range c.captured {
+		binding, v := fn.FreeVar(i)
+		start, at := len(w.buf), len(w.captures)
+		w.captures = append(w.captures, capture{function: fn.Name(), name: binding.Name}) // before those within
+		if err := w.value(v, functionName(fn)+" → "+binding.Name); err != nil {
+			return err
+		}
+		w.captures[at].held = blake3.Sum256(w.buf[start:])
+	}
+	return nil
+}
+
 // globals remembers each module's globals: sl.Module copies them every time.
 func (w *closureWalk) globals(m *sl.Module) sl.StringDict {
 	g, ok := w.modules[m]
@@ -387,6 +437,9 @@ func (w *closureWalk) globals(m *sl.Module) sl.StringDict {
 
 func (w *closureWalk) builtin(b *sl.Builtin, path string) error {
 	if recv := b.Receiver(); recv != nil {
+		if w.met(b) { // a bound method is equal only to itself
+			return nil
+		}
 		w.tag(valMethod)
 		w.str(recv.Type())
 		w.str(b.Name())

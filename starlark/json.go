@@ -26,6 +26,10 @@ import (
 // maxJSONDepth bounds nesting, for reading and writing.
 const maxJSONDepth = 1000
 
+// maxJSONNumber bounds the digits of a number, since reading a decimal takes
+// quadratic time; also for writing, or the result could not be read.
+const maxJSONNumber = 1000
+
 // A JSONError says where and why a text is not JSON.
 type JSONError struct {
 	Offset int
@@ -48,7 +52,11 @@ func appendJSON(b []byte, v sl.Value, depth int) ([]byte, error) {
 	case sl.Bool:
 		return strconv.AppendBool(b, bool(v)), nil
 	case sl.Int:
-		return append(b, v.String()...), nil
+		s := v.String()
+		if len(s) > maxJSONNumber {
+			return nil, fmt.Errorf("a number of %d digits", len(s))
+		}
+		return append(b, s...), nil
 	case sl.Float:
 		return appendFloat(b, float64(v))
 	case sl.String:
@@ -350,7 +358,7 @@ func (p *jsonParser) number() (sl.Value, error) {
 	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return sl.MakeInt64(n), nil
 	}
-	if len(text) > 1000 {
+	if len(text) > maxJSONNumber {
 		return nil, p.fail("a number of %d digits", len(text))
 	}
 	return bigInt(string(text)), nil

@@ -3,6 +3,8 @@ package starlark
 import (
 	"context"
 	"fmt"
+	"maps"
+	"path"
 	"runtime"
 	"slices"
 	"sort"
@@ -40,17 +42,20 @@ type Options struct {
 }
 
 // dialect is the language of all .star files: its flags are part of Semantics.
-var dialect = &syntax.FileOptions{Set: true, TopLevelControl: true}
+// There is no for or if outside of functions, as in Bazel's: a function over the
+// variable of such a loop would see its last value only.
+var dialect = &syntax.FileOptions{Set: true}
 
 // Semantics names the interpreter, its dialect and the canonical JSON that it
 // writes. It is in the key of every evaluate action: raise it when the same
 // program could give another result.
-const Semantics = "starlark-go 1; set, toplevel control; json 1"
+const Semantics = "starlark-go 1; set; json 1"
 
 const (
-	buildFile = "BUILD.star"
-	loadSteps = 100_000_000
-	maxSource = 16 << 20
+	buildFile  = "BUILD.star"
+	moduleFile = "MODULE.star"
+	loadSteps  = 100_000_000
+	maxSource  = 16 << 20
 )
 
 // A Loader loads .star files, each once, and analyses targets.
@@ -107,6 +112,15 @@ type module struct {
 	done    chan struct{}
 	globals sl.StringDict
 	err     error
+}
+
+func (m *module) isDone() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // A chain is one line of nested loads, run by one goroutine. waits is the
@@ -249,7 +263,9 @@ func (l *Loader) exec(c *chain, label graph.Label, pkg *Package) (sl.StringDict,
 		return nil, wrapError(err)
 	}
 	l.name(label, globals)
-	globals.Freeze()
+	if err := freeze(slices.Collect(maps.Values(globals))...); err != nil {
+		return nil, &Error{Pos: showFile(label.String()), Msg: err.Error()}
+	}
 	for _, check := range state.checks {
 		if err := check.verify(l.prints); err != nil {
 			return nil, err
@@ -269,7 +285,8 @@ func (l *Loader) print(msg string) {
 }
 
 // name gives the rules and providers that a file assigned to globals their
-// names; a second name for one is no rename.
+// names; a second name for one is no rename. Another file's are left alone: it
+// would depend on who comes first.
 func (l *Loader) name(file graph.Label, globals sl.StringDict) {
 	id := file
 	if id.Repo == "" { // the same file is known alike from outside
@@ -278,11 +295,11 @@ func (l *Loader) name(file graph.Label, globals sl.StringDict) {
 	for _, g := range globals.Keys() {
 		switch v := globals[g].(type) {
 		case *providerValue:
-			if v.id == "" {
+			if v.id == "" && v.file == file {
 				v.id = id.String() + "%" + g
 			}
 		case *ruleValue:
-			if v.kind == "" {
+			if v.kind == "" && v.file == file {
 				v.kind = strings.TrimPrefix(g, "_")
 			}
 		}
@@ -296,7 +313,7 @@ func (l *Loader) load(c *chain, from graph.Label, name string, t *sl.Thread) (sl
 	if err != nil {
 		return nil, errorAt(at, "load: %v", err)
 	}
-	if !strings.HasSuffix(label.Name, ".star") || strings.HasSuffix(label.Name, buildFile) || label.Name == "MODULE.star" {
+	if base := path.Base(label.Name); path.Ext(base) != ".star" || base == buildFile || base == moduleFile {
 		return nil, errorAt(at, "load %q: only .star files other than BUILD.star and MODULE.star can be loaded", name)
 	}
 	if slices.Contains(c.stack, label) {
@@ -313,11 +330,11 @@ func (l *Loader) load(c *chain, from graph.Label, name string, t *sl.Thread) (sl
 	} else {
 		// Two chains that wait for each other would wait for ever: follow
 		// who waits for whom before waiting.
-		select {
-		case <-m.done:
+		if m.isDone() {
 			l.mu.Unlock()
-		default:
-			for w := m; w != nil; w = w.owner.waits {
+		} else {
+			// (A chain whose module is done is about to go on: it waits no more.)
+			for w := m; w != nil && !w.isDone(); w = w.owner.waits {
 				if w.owner == c {
 					l.mu.Unlock()
 					return nil, l.cycle(at, label)
@@ -360,40 +377,35 @@ func (l *Loader) resolve(name string, from graph.Label) (graph.Label, error) {
 	return label, nil
 }
 
-// cycle finds the load cycle through start by reading load statements alone,
-// so that the message is the same whichever goroutine came first.
+// cycle tells of the load cycle through start. It is found by reading load
+// statements alone, from the least file of all those that load each other, so
+// that the message is the same whichever goroutine came first.
 func (l *Loader) cycle(at syntax.Position, start graph.Label) error {
-	path := l.findCycle(start, start, map[graph.Label]bool{})
-	if path == nil {
-		return errorAt(at, "load cycle through %s", start)
-	}
-	first := 0
-	for i, p := range path {
-		if p.label.Compare(path[first].label) < 0 {
-			first = i
+	after := l.loadsBelow(start)
+	for label := range after {
+		if label.Compare(start) < 0 && l.loadsBelow(label)[start] {
+			start = label
 		}
 	}
-	path = append(slices.Clone(path[first:]), path[:first]...)
-	e := errorAt(path[0].pos, "load cycle")
+	path := l.findCycle(start, start, map[graph.Label]bool{})
+	if path == nil { // the files changed meanwhile
+		return errorAt(at, "load cycle through %s", start)
+	}
 	var b strings.Builder
 	for _, p := range path {
 		fmt.Fprintf(&b, "\n  %s loads", p.label)
 	}
-	fmt.Fprintf(&b, "\n  %s", path[0].label)
-	e.Msg += ":" + b.String()
-	return e
+	return errorAt(path[0].pos, "load cycle:%s\n  %s", b.String(), start)
 }
 
 type loadStep struct {
-	label graph.Label
+	label graph.Label // the file that loads
 	pos   syntax.Position
+	next  graph.Label
 }
 
-func (l *Loader) findCycle(from, to graph.Label, seen map[graph.Label]bool) []loadStep {
-	if seen[from] {
-		return nil
-	}
-	seen[from] = true
+// loadsOf lists what a file loads, in order, as far as it can be read.
+func (l *Loader) loadsOf(from graph.Label) []loadStep {
 	src, err := l.opts.Files.ReadFile(from.Repo, from.Path())
 	if err != nil {
 		return nil
@@ -402,20 +414,43 @@ func (l *Loader) findCycle(from, to graph.Label, seen map[graph.Label]bool) []lo
 	if err != nil {
 		return nil
 	}
+	var out []loadStep
 	for _, s := range f.Stmts {
-		s, ok := s.(*syntax.LoadStmt)
-		if !ok {
-			continue
+		if s, ok := s.(*syntax.LoadStmt); ok {
+			if next, err := l.resolve(s.ModuleName(), from); err == nil {
+				out = append(out, loadStep{from, s.Load, next})
+			}
 		}
-		next, err := l.resolve(s.ModuleName(), from)
-		if err != nil {
-			continue
+	}
+	return out
+}
+
+// loadsBelow is the set of files that from loads, and those load, and so on.
+func (l *Loader) loadsBelow(from graph.Label) map[graph.Label]bool {
+	below := map[graph.Label]bool{}
+	var visit func(graph.Label)
+	visit = func(from graph.Label) {
+		for _, step := range l.loadsOf(from) {
+			if !below[step.next] {
+				below[step.next] = true
+				visit(step.next)
+			}
 		}
-		step := loadStep{from, s.Load}
-		if next == to {
+	}
+	visit(from)
+	return below
+}
+
+func (l *Loader) findCycle(from, to graph.Label, seen map[graph.Label]bool) []loadStep {
+	if seen[from] {
+		return nil
+	}
+	seen[from] = true
+	for _, step := range l.loadsOf(from) {
+		if step.next == to {
 			return []loadStep{step}
 		}
-		if path := l.findCycle(next, to, seen); path != nil {
+		if path := l.findCycle(step.next, to, seen); path != nil {
 			return append([]loadStep{step}, path...)
 		}
 	}

@@ -159,7 +159,7 @@ func statsModule() *starlarkstruct.Module {
 	interval := func(name string, f func(k, n int, confidence float64) (float64, float64, error)) *sl.Builtin {
 		return pureBuiltin("stats."+name, 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 			var k, n int
-			confidence := sl.Float(0.95)
+			confidence := floatArg(0.95)
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "k", &k, "n", &n, "confidence?", &confidence); err != nil {
 				return nil, err
 			}
@@ -213,7 +213,7 @@ func statsModule() *starlarkstruct.Module {
 		"boschloo":        table("boschloo", stats.Boschloo),
 		"newcombe": pureBuiltin("stats.newcombe", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 			var k1, n1, k2, n2 int
-			confidence := sl.Float(0.95)
+			confidence := floatArg(0.95)
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "k1", &k1, "n1", &n1, "k2", &k2, "n2", &n2, "confidence?", &confidence); err != nil {
 				return nil, err
 			}
@@ -241,8 +241,8 @@ func statsModule() *starlarkstruct.Module {
 			return number(stats.EValue(k, n)), nil
 		}),
 		"needs_n": pureBuiltin("stats.needs_n", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-			var p1, p2 sl.Float
-			power, alpha := sl.Float(0.8), sl.Float(0.05)
+			var p1, p2 floatArg
+			power, alpha := floatArg(0.8), floatArg(0.05)
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "p1", &p1, "p2", &p2, "power?", &power, "alpha?", &alpha); err != nil {
 				return nil, err
 			}
@@ -259,14 +259,14 @@ func statsModule() *starlarkstruct.Module {
 			return number(stats.SmallestFisherP(n)), nil
 		}),
 		"significant": pureBuiltin("stats.significant", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-			var p, alpha sl.Float
+			var p, alpha floatArg
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "p", &p, "alpha", &alpha); err != nil {
 				return nil, err
 			}
 			return sl.Bool(stats.Significant(float64(p), float64(alpha))), nil
 		}),
 		"round": pureBuiltin("stats.round", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-			var x sl.Float
+			var x floatArg
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "x", &x); err != nil {
 				return nil, err
 			}
@@ -276,6 +276,18 @@ func statsModule() *starlarkstruct.Module {
 		"median": list("median", scalar(stats.Median)),
 		"stddev": list("stddev", scalar(stats.StdDev)),
 	}}
+}
+
+// A floatArg takes ints too: JSON makes 1.0 an int.
+type floatArg float64
+
+func (f *floatArg) Unpack(v sl.Value) error {
+	x, ok := sl.AsFloat(v)
+	if !ok {
+		return fmt.Errorf("got %s, want a number", v.Type())
+	}
+	*f = floatArg(x)
+	return nil
 }
 
 // number rounds to six decimals.

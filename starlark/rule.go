@@ -17,6 +17,7 @@ import (
 type ruleValue struct {
 	opaque
 	kind  string // the global's name without leading underscores
+	file  graph.Label
 	impl  *sl.Function
 	attrs map[string]*attrValue
 	names []string // sorted
@@ -31,10 +32,11 @@ func (r *ruleValue) Hash() (uint32, error) { return sl.String(r.kind).Hash() }
 var commonAttrs = []string{"name", "tags", "visibility"}
 
 func makeRule(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	if _, err := loadingOf(t, "rule()"); err != nil {
+	l, err := loadingOf(t, "rule()")
+	if err != nil {
 		return nil, err
 	}
-	r := &ruleValue{opaque: opaque{"rule"}, attrs: map[string]*attrValue{}}
+	r := &ruleValue{opaque: opaque{"rule"}, file: l.file, attrs: map[string]*attrValue{}}
 	var attrs *sl.Dict
 	var doc string
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "implementation", &r.impl, "attrs?", &attrs, "doc?", &doc); err != nil {
@@ -129,11 +131,17 @@ func (r *ruleValue) CallInternal(t *sl.Thread, args sl.Tuple, kwargs []sl.Tuple)
 				return nil, fmt.Errorf("%s: tags: %v", kind, err)
 			}
 		case "visibility":
+			if v == sl.None {
+				continue // as if it were not written: public
+			}
 			if tgt.Visibility, err = stringList(v); err != nil {
 				return nil, fmt.Errorf("%s: visibility: %v", kind, err)
 			}
 			if tgt.Visibility == nil {
-				tgt.Visibility = []string{}
+				tgt.Visibility = []string{} // private
+			}
+			if err := l.loader.checkVisibility(tgt.Visibility, l.pkg.label("")); err != nil {
+				return nil, fmt.Errorf("%s: visibility: %v", kind, err)
 			}
 		default:
 			a, ok := r.attrs[k]
@@ -146,7 +154,9 @@ func (r *ruleValue) CallInternal(t *sl.Thread, args sl.Tuple, kwargs []sl.Tuple)
 			if err := a.check(v); err != nil {
 				return nil, fmt.Errorf("%s: %s: %v", kind, k, err)
 			}
-			v.Freeze() // a lambda that lives only here is not frozen with its module
+			if err := freeze(v); err != nil { // a lambda that lives only here is not frozen with its module
+				return nil, fmt.Errorf("%s: %s: %v", kind, k, err)
+			}
 			tgt.Attrs[k] = v
 			check, err := newCellCheck(l.loader.prints, functionsOnly(v), tgt.at)
 			if err != nil {
@@ -162,6 +172,9 @@ func (r *ruleValue) CallInternal(t *sl.Thread, args sl.Tuple, kwargs []sl.Tuple)
 	}
 	if tgt.Label, err = graph.ParseLabel(":"+name, l.pkg.label("")); err != nil {
 		return nil, fmt.Errorf("%s: name: %v", kind, err)
+	}
+	if name == "all" || name == "*" {
+		return nil, fmt.Errorf("%s: name %q means every target of a package in patterns", kind, name)
 	}
 	for _, n := range r.names {
 		if _, ok := tgt.Attrs[n]; ok {

@@ -130,11 +130,14 @@ func makeProvider(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple)
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "fields?", &fields, "doc?", &doc); err != nil {
 		return nil, err
 	}
-	p := &providerValue{opaque: opaque{"provider"}, def: t.CallFrame(1).Pos}
+	l, err := loadingOf(t, "provider()")
+	if err != nil {
+		return nil, err
+	}
+	p := &providerValue{opaque: opaque{"provider"}, file: l.file, def: t.CallFrame(1).Pos}
 	if d, ok := fields.(*sl.Dict); ok { // {name: doc}
 		fields = sl.NewList(d.Keys())
 	}
-	var err error
 	if p.fields, err = stringList(fields); err != nil {
 		return nil, fmt.Errorf("provider: fields: %v", err)
 	}

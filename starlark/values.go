@@ -139,7 +139,8 @@ func (l labelValue) writeFingerprint(w *closureWalk, _ string) error {
 // It is known by the file that defines it and its name there.
 type providerValue struct {
 	opaque
-	id     string   // file%name, set when the file has ended
+	id     string // file%name, set when the file has ended
+	file   graph.Label
 	fields []string // sorted; nil: any
 	def    syntax.Position
 }
@@ -236,8 +237,13 @@ func (i *instance) writeFingerprint(w *closureWalk, path string) error {
 type depset struct {
 	opaque
 	direct     []sl.Value
-	transitive []*depset
+	transitive []*depset // none that is empty
+	depth      int
+	frozen     bool
 }
+
+// maxDepsetDepth bounds chains of depsets, which are walked by recursion.
+const maxDepsetDepth = 3500
 
 func makeDepset(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 	var direct, transitive *sl.List
@@ -259,16 +265,29 @@ func makeDepset(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (
 			if !ok {
 				return nil, fmt.Errorf("depset: transitive holds a %s, depsets are meant", x.Type())
 			}
-			d.transitive = append(d.transitive, t)
+			if t.Truth() {
+				d.transitive = append(d.transitive, t)
+				d.depth = max(d.depth, t.depth+1)
+			}
 		}
+	}
+	if d.depth > maxDepsetDepth {
+		return nil, fmt.Errorf("depset: a chain of more than %d depsets", maxDepsetDepth)
 	}
 	return d, nil
 }
 
 func (d *depset) Truth() sl.Bool { return len(d.direct) > 0 || len(d.transitive) > 0 }
 func (d *depset) Freeze() {
-	for _, x := range d.direct {
+	if d.frozen { // parts are shared, and may be frozen from several goroutines
+		return
+	}
+	d.frozen = true
+	for _, x := range d.direct { // hashable, yet a function may hold a list
 		x.Freeze()
+	}
+	for _, t := range d.transitive {
+		t.Freeze()
 	}
 }
 func (d *depset) AttrNames() []string { return []string{"to_list"} }

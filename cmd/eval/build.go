@@ -54,46 +54,53 @@ func runBuild(ctx context.Context, s *session) error {
 		if lerr := log.finish(rep); lerr != nil && err == nil {
 			err = lerr
 		}
-		s.printBuild(eng, rep, errors.Is(err, engine.ErrInterrupted))
+		met := s.printBuild(eng, rep, errors.Is(err, engine.ErrInterrupted))
+		if err == nil {
+			return verdictOf(rep, met)
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return s.verdictOf(rep)
+	return err
 }
 
 // verdictOf turns what a build did into an exit code.
-func (s *session) verdictOf(rep *engine.Report) error {
-	if len(rep.Problems) > 0 {
-		for _, p := range rep.Problems {
-			if p.Infra {
-				return exit(exitInfra)
-			}
+func verdictOf(rep *engine.Report, met bool) error {
+	for _, p := range rep.Problems {
+		if p.Infra {
+			return exit(exitInfra)
 		}
-		return exit(exitFailed)
 	}
-	for _, t := range rep.Targets {
-		if card, err := s.scorecard(t.Scorecard); err == nil && card != nil && card.ExpectMet != nil && !*card.ExpectMet {
-			return exit(exitGate)
-		}
+	switch {
+	case len(rep.Problems) > 0:
+		return exit(exitFailed)
+	case !met:
+		return exit(exitGate)
 	}
 	return nil
 }
 
-// printBuild prints problems, changed verdicts, the table and the summary.
-func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted bool) {
+// printBuild prints problems, changed verdicts, the table and the summary. It
+// returns whether every expectation is met.
+func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted bool) (met bool) {
 	for _, p := range rep.Problems {
 		printProblem(p)
 	}
 	var cards []*scorecard
+	met = true
+	now := s.engine(engine.Options{}) // eng knows the slots as they were before
 	for _, t := range rep.Targets {
-		card, err := s.scorecard(t.Scorecard)
-		if err != nil || card == nil {
+		card := parseScorecard(t.Scorecard)
+		if card == nil {
 			continue
 		}
 		cards = append(cards, card)
-		if before, err := s.scorecard(t.Before); err == nil && before != nil && t.Status == engine.Ran {
-			if line := s.changed(eng, t.Target, before, card); line != "" {
+		met = met && (card.ExpectMet == nil || *card.ExpectMet)
+		// Slots are read only where a scorecard can have changed: it ran, or
+		// that of a still earlier build was restored.
+		if t.Status != engine.Ran && rep.Restored == 0 {
+			continue
+		}
+		if before := parseScorecard(eng.Last(t.Target, t.Digest)); before != nil {
+			if line := changed(eng, now, t.Target, before, card); line != "" {
 				fmt.Println(line)
 			}
 		}
@@ -103,6 +110,7 @@ func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted
 		printHolm(cards)
 	}
 	fmt.Println(summary(rep, interrupted))
+	return met
 }
 
 func printProblem(p engine.Problem) {
@@ -157,7 +165,7 @@ func plural(n int, one, many string) string {
 func summary(rep *engine.Report, interrupted bool) string {
 	scored := 0
 	for _, t := range rep.Targets {
-		if t.Status == engine.Ran && !t.Scorecard.IsZero() {
+		if t.Status == engine.Ran && t.Scorecard != nil {
 			scored++
 		}
 	}
@@ -180,7 +188,7 @@ func summary(rep *engine.Report, interrupted bool) string {
 }
 
 // changed is the line for a verdict that is not what it was.
-func (s *session) changed(eng *engine.Engine, t *starlark.Target, before, after *scorecard) string {
+func changed(old, now *engine.Engine, t *starlark.Target, before, after *scorecard) string {
 	if before.Verdict == after.Verdict && before.Conclusion == after.Conclusion {
 		return ""
 	}
@@ -191,7 +199,7 @@ func (s *session) changed(eng *engine.Engine, t *starlark.Target, before, after 
 		from, to = before.Verdict+" "+before.Conclusion, after.Verdict+" "+after.Conclusion
 	}
 	line := fmt.Sprintf("%s %s → %s", t.Label, from, to)
-	if why := cause(eng, t); why != "" {
+	if why := cause(old, now, t); why != "" {
 		line += ": " + why
 	}
 	if f := flips(before, after); len(f) > 0 {
@@ -207,21 +215,26 @@ func (s *session) changed(eng *engine.Engine, t *starlark.Target, before, after 
 	return safe(line)
 }
 
-// cause is why the reps of a target were judged anew, or else why it was
-// scored anew.
-func cause(eng *engine.Engine, t *starlark.Target) string {
+// cause is what made the reps of a target be judged otherwise than in the build
+// before, or else what made it be scored otherwise. Nothing need have run: the
+// results may be those of a still earlier build.
+func cause(old, now *engine.Engine, t *starlark.Target) string {
 	score := ""
 	for _, a := range t.Result.Actions {
-		h, ok := eng.Slot(a.Slot())
-		if !ok || h.Before == nil || h.Why == "" {
+		isScore := a == t.Result.Scorecard.Action
+		if !isScore && a.Mnemonic != "Discriminate" {
 			continue
 		}
-		if a.Mnemonic == "Discriminate" {
-			return h.Why
+		was, ok := old.Slot(a.Slot())
+		is, _ := now.Slot(a.Slot())
+		if !ok || was.Now.Key == is.Now.Key {
+			continue
 		}
-		if t.Result.Scorecard != nil && a == t.Result.Scorecard.Action {
-			score = h.Why
+		why := engine.Summarize(engine.Diff(was.Fields, is.Fields))
+		if !isScore {
+			return why
 		}
+		score = why
 	}
 	return score
 }

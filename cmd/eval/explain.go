@@ -17,7 +17,7 @@ import (
 
 func explainCommand() *cli.Command {
 	flags := append(slices.Clone(loadFlags), flagJobs,
-		&cli.BoolFlag{Name: "reps", Usage: "which reps flipped at the last change, and by which edit"})
+		&cli.BoolFlag{Name: "reps", DisableDefaultText: true, Usage: "which reps flipped at the last change, and by which edit"})
 	return verb("explain", "why a target ran last time, or why it would run now", "TARGET", flags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runExplain) })
 }
@@ -125,18 +125,18 @@ func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engin
 		if !ok {
 			return failf(exitFailed, "%s was never built here", t.Label)
 		}
-		res.Scorecard, res.Before = slotOutput(&h.Now), slotOutput(h.Before)
-	}
-	after, err := s.scorecard(res.Scorecard)
-	if err != nil {
-		return failf(exitFailed, "%v", err)
-	}
-	before, err := s.scorecard(res.Before)
-	if before == nil || after == nil {
-		if err != nil {
-			return failf(exitFailed, "the scorecard before is no longer in the store: %v", err)
+		res.Scorecard, _ = eng.ReadOutput(t.Result.Scorecard, &h.Now)
+		if i := t.Result.Scorecard.Index; i < len(h.Now.Out) {
+			res.Digest, _ = cas.ParseDigest(h.Now.Out[i])
 		}
-		fmt.Printf("%s was scored once: nothing could flip\n", t.Label)
+	}
+	after := parseScorecard(res.Scorecard)
+	if after == nil {
+		return failf(exitFailed, "its last scorecard is no longer in the store").hint("ev build %s", t.Label)
+	}
+	before := parseScorecard(eng.Before(t, res.Digest))
+	if before == nil {
+		fmt.Printf("%s was scored once, or its scorecard before is no longer in the store\n", t.Label)
 		return nil
 	}
 	list := flips(before, after)
@@ -159,14 +159,6 @@ func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engin
 		fmt.Printf("%s %s → %s %s\n", before.Verdict, before.Conclusion, after.Verdict, after.Conclusion)
 	}
 	return nil
-}
-
-func slotOutput(a *engine.SlotAction) cas.Digest {
-	if a == nil || len(a.Out) == 0 {
-		return cas.Digest{}
-	}
-	d, _ := cas.ParseDigest(a.Out[0])
-	return d
 }
 
 func actionsCommand() *cli.Command {

@@ -35,8 +35,8 @@ var (
 	flagStore  = &cli.StringFlag{Name: "store", Usage: "keep results and captures in `DIR` and not in the user's cache and data folders"}
 	flagSet    = &cli.StringSliceFlag{Name: "set", Usage: "answer config.string(\"k\") with v: `k=v`"}
 	flagConfig = &cli.StringFlag{Name: "config", Usage: "also take the lines of .evalrc that are marked `NAME`, as in build:NAME"}
-	flagJobs   = &cli.IntFlag{Name: "jobs", Usage: "run at most `N` actions at once (default: one a core)"}
-	flagKeep   = &cli.BoolFlag{Name: "keep_going", Usage: "after a failure, build what doesn't depend on it"}
+	flagJobs   = &cli.IntFlag{Name: "jobs", Usage: "run at most `N` actions at once", DefaultText: "one a core"}
+	flagKeep   = &cli.BoolFlag{Name: "keep_going", DisableDefaultText: true, Usage: "after a failure, build what doesn't depend on it"}
 	flagEvents = &cli.StringFlag{Name: "events", Usage: "write what happens to `FILE` as JSON lines"}
 	flagProf   = &cli.StringFlag{Name: "profile", Usage: "write a Chrome trace to `FILE`"}
 
@@ -63,7 +63,14 @@ func parseArgs(c *cli.Context, flags []cli.Flag) (*settings, error) {
 		s.help = true
 		return s, nil
 	}
-	if err := s.takeRC(c.Command.Name, flags, first.values["config"]); err != nil {
+	if len(flags) == 0 { // `ev version` works whatever .evalrc says
+		return &first, nil
+	}
+	config, ok := first.values["config"]
+	if !ok {
+		config = os.Getenv("EVAL_CONFIG")
+	}
+	if err := s.takeRC(c.Command.Name, flags, config); err != nil {
 		return nil, err
 	}
 	for _, f := range flags {
@@ -111,7 +118,10 @@ func (s *settings) take(words []string, flags []cli.Flag, from string, argsOK bo
 			for _, f := range flags {
 				names = append(names, f.Names()[0])
 			}
-			return usageErrorf("%s: unknown flag --%s%s", from, name, graph.DidYouMean(name, names))
+			for i, n := range names {
+				names[i] = "--" + n
+			}
+			return usageErrorf("%s: unknown flag --%s%s", from, name, graph.DidYouMean("--"+name, names))
 		}
 		if !eq {
 			if isBool(f) {
@@ -128,6 +138,26 @@ func (s *settings) take(words []string, flags []cli.Flag, from string, argsOK bo
 		}
 	}
 	return nil
+}
+
+// verbFirst moves the verb to the front: `ev --jobs=2 build //x` is a line like
+// any other. A line without a verb stays as it is.
+func verbFirst(app *cli.App, line []string) []string {
+	takesValue := map[string]bool{}
+	for _, cmd := range app.Commands {
+		for _, f := range cmd.Flags {
+			takesValue["--"+f.Names()[0]] = !isBool(f)
+		}
+	}
+	for i := 0; i < len(line) && line[i] != "--"; i++ {
+		switch {
+		case takesValue[line[i]]:
+			i++
+		case !strings.HasPrefix(line[i], "-"):
+			return slices.Concat(line[i:i+1], line[:i], line[i+1:])
+		}
+	}
+	return line
 }
 
 func isLabel(s string) bool {
@@ -225,6 +255,9 @@ func (s *settings) takeRC(verbName string, flags []cli.Flag, config string) erro
 			line := settings{values: map[string]string{}, set: s.set}
 			if err := line.take(words[1:], known, at, false); err != nil {
 				return err
+			}
+			if _, ok := line.values["config"]; ok {
+				return usageErrorf("%s: --config does not stand in .evalrc", at).hint("give it on the command line or in EVAL_CONFIG")
 			}
 			for k, v := range line.values {
 				if findFlag(flags, k) != nil {

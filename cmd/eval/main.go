@@ -47,14 +47,17 @@ func run() (code int) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
-	err := newApp().RunContext(ctx, os.Args)
+	app := newApp()
+	err := app.RunContext(ctx, append(os.Args[:1:1], verbFirst(app, os.Args[1:])...))
 	return report(os.Stderr, err)
 }
 
 func newApp() *cli.App {
 	return &cli.App{
-		Name:                      "eval",
-		Usage:                     "a build system for evidence (short name: ev)",
+		Name:                      "ev", // eval is the shell's own, see shellenv.go
+		Usage:                     "a build system for evidence",
+		UsageText:                 "ev VERB [flags and arguments, in any order]",
+		Description:               "`ev VERB --help` tells more of a verb. The program's full name is eval.",
 		HideVersion:               true,
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true,
@@ -74,7 +77,10 @@ func newApp() *cli.App {
 			}
 			return cli.ShowAppHelp(c)
 		},
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageErrorf("%v", err) },
+		// The only flag of the program alone is --help; verbs read their own.
+		OnUsageError: func(*cli.Context, error, bool) error {
+			return usageErrorf("the command line names no verb").hint("`ev --help` lists the verbs")
+		},
 		ExitErrHandler: func(*cli.Context, error) {},
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 func planCommand() *cli.Command {
 	flags := append(slices.Clone(loadFlags), flagJobs,
-		&cli.BoolFlag{Name: "exit_code", Usage: "exit with 1 if anything would run"})
+		&cli.BoolFlag{Name: "exit_code", DisableDefaultText: true, Usage: "exit with 1 if anything would run"})
 	return verb("plan", "say what a build would run, and why; run nothing", "PATTERN...", flags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runPlan) })
 }

@@ -18,9 +18,22 @@ import (
 func queryCommand() *cli.Command {
 	flags := append(slices.Clone(loadFlags),
 		&cli.StringFlag{Name: "output", Usage: "`FORM` of the answer: label, json or graph (Graphviz)"})
-	return verb("query", "which targets there are and how they depend: kind(probe, //...), deps(X), rdeps(UNIVERSE, X), attr(NAME, REGEX, X), filter(REGEX, X), and + ^ - between sets",
-		"EXPRESSION", flags, func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runQuery) })
+	cmd := verb("query", "which targets there are, and how they depend on each other", "EXPRESSION", flags,
+		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runQuery) })
+	cmd.Description = queryHelp
+	return cmd
 }
+
+const queryHelp = `An expression is a pattern (//..., //pkg:all, //pkg:name) or one of
+
+   kind(REGEX, X)         targets of X by rule; sources are "source file"
+   attr(NAME, REGEX, X)   targets of X by the text of an attribute
+   filter(REGEX, X)       those of X whose label matches
+   deps(X)                X and all that it depends on
+   rdeps(UNIVERSE, X)     X and all of UNIVERSE that depends on it
+   X + Y   X - Y   X ^ Y  or union, except, intersect; from the left
+
+as in: ev query 'kind(probe, //...) - //old/...'`
 
 // A querySet is a set of targets and source files by label; a source has a nil
 // target.
@@ -37,21 +50,31 @@ func runQuery(ctx context.Context, s *session) error {
 	if len(s.args) == 0 {
 		return usageErrorf("query wants an expression").hint("ev query 'kind(probe, //...)'")
 	}
-	q := &query{ctx: ctx, ses: s, words: lexQuery(strings.Join(s.args, " "))}
-	set, err := q.expression()
-	if err == nil && q.pos < len(q.words) {
-		err = fmt.Errorf("%q is not expected here", q.words[q.pos])
-	}
+	text := strings.Join(s.args, " ")
+	set, err := s.evalQuery(ctx, text)
 	if err != nil {
-		return userError(fmt.Errorf("query %q: %w", strings.Join(s.args, " "), err))
+		return userError(fmt.Errorf("query %q: %w", text, err))
 	}
 	return s.printQuery(set, form)
+}
+
+func (s *session) evalQuery(ctx context.Context, text string) (querySet, error) {
+	words, err := lexQuery(text)
+	if err != nil {
+		return nil, err
+	}
+	q := &query{ctx: ctx, ses: s, words: words}
+	set, err := q.expression()
+	if err == nil && q.pos < len(q.words) {
+		err = fmt.Errorf("%q is not expected here", strings.TrimPrefix(q.words[q.pos], "\x00"))
+	}
+	return set, err
 }
 
 // lexQuery splits an expression into words; quotes keep words together.
 // Operators: ( ) , + - ^ where they stand apart, and the words union, except,
 // intersect.
-func lexQuery(text string) []string {
+func lexQuery(text string) ([]string, error) {
 	var out []string
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
@@ -63,7 +86,7 @@ func lexQuery(text string) []string {
 		case c == '"' || c == '\'':
 			end := strings.IndexByte(text[i+1:], c)
 			if end < 0 {
-				end = len(text) - i - 1
+				return nil, fmt.Errorf("the quote %c is not closed", c)
 			}
 			out = append(out, "\x00"+text[i+1:i+1+end]) // a mark: never an operator
 			i += end + 2
@@ -76,7 +99,7 @@ func lexQuery(text string) []string {
 			i = end
 		}
 	}
-	return out
+	return out, nil
 }
 
 type query struct {
@@ -160,11 +183,15 @@ func (q *query) pattern(w string) (querySet, error) {
 	if err != nil {
 		return nil, err
 	}
+	set := querySet{}
 	list, _, err := q.ses.loader.Select(q.ctx, []graph.Pattern{p}, q.ses.ws.Packages)
 	if err != nil {
-		return nil, err
+		l := graph.Label{Repo: p.Repo, Pkg: p.Pkg, Name: p.Name}
+		if p.Name == "" || (files{q.ses.ws}).IsFile(p.Repo, l.Path()) != nil {
+			return nil, err
+		}
+		set[l] = nil
 	}
-	set := querySet{}
 	for _, t := range list {
 		set[t.Label] = t
 	}
@@ -243,93 +270,6 @@ func (q *query) call(name string) (querySet, error) {
 	return out, nil
 }
 
-func hasAttr(t *starlark.Target, name string) bool {
-	_, ok := t.Attrs[name]
-	return ok || name == "tags" || name == "visibility" || name == "name"
-}
-
-// attrText is an attribute as query shows it; a function is //pkg:file.star%name.
-func attrText(t *starlark.Target, name string) string {
-	switch name {
-	case "name":
-		return t.Label.Name
-	case "tags":
-		return "[" + strings.Join(t.Tags, ", ") + "]"
-	case "visibility":
-		return "[" + strings.Join(t.Visibility, ", ") + "]"
-	}
-	return starlark.ShowValue(t.Attrs[name])
-}
-
-// deps is the set with all that it depends on.
-func (q *query) deps(set querySet) (querySet, error) {
-	out := querySet{}
-	var visit func(graph.Label, *starlark.Target) error
-	visit = func(l graph.Label, t *starlark.Target) error {
-		if _, seen := out[l]; seen {
-			return nil
-		}
-		out[l] = t
-		if t == nil {
-			return nil
-		}
-		deps, err := q.ses.loader.Deps(t)
-		if err != nil {
-			return err
-		}
-		for _, d := range deps {
-			if err := visit(d.Label, d.Target); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for l, t := range set {
-		if err := visit(l, t); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// rdeps is what in the universe (with its dependencies) depends on the set,
-// with the set.
-func (q *query) rdeps(universe, set querySet) (querySet, error) {
-	all, err := q.deps(universe)
-	if err != nil {
-		return nil, err
-	}
-	users := map[graph.Label][]graph.Label{}
-	for l, t := range all {
-		if t == nil {
-			continue
-		}
-		deps, err := q.ses.loader.Deps(t)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range deps {
-			users[d.Label] = append(users[d.Label], l)
-		}
-	}
-	out := querySet{}
-	var queue []graph.Label
-	for l := range set {
-		queue = append(queue, l)
-	}
-	for len(queue) > 0 {
-		l := queue[0]
-		queue = queue[1:]
-		t, in := all[l]
-		if _, seen := out[l]; seen || !in {
-			continue
-		}
-		out[l] = t
-		queue = append(queue, users[l]...)
-	}
-	return out, nil
-}
-
 func (s *session) printQuery(set querySet, form string) error {
 	var labels []graph.Label
 	for l := range set {
@@ -351,7 +291,7 @@ func (s *session) printQuery(set querySet, form string) error {
 				for name := range t.Attrs {
 					attrs[name] = attrText(t, name)
 				}
-				row["kind"], row["attrs"], row["tags"], row["at"] = t.Kind, attrs, t.Tags, t.Pos
+				row["kind"], row["attrs"], row["tags"], row["at"] = t.Kind, attrs, append([]string{}, t.Tags...), t.Pos
 			}
 			b, err := json.Marshal(row)
 			if err != nil {

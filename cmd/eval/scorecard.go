@@ -6,8 +6,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-
-	"github.com/evalbuild/eval/cas"
 )
 
 // A scorecard is what the table and the other views read of one. Fields that a
@@ -68,23 +66,13 @@ type scorecard struct {
 	Honesty string `json:"honesty"`
 }
 
-func parseScorecard(data []byte) (*scorecard, error) {
+// parseScorecard returns nil for what is no scorecard, or is none at all.
+func parseScorecard(data []byte) *scorecard {
 	s := new(scorecard)
-	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("read scorecard: %w", err)
+	if data == nil || json.Unmarshal(data, s) != nil {
+		return nil
 	}
-	return s, nil
-}
-
-func (s *session) scorecard(d cas.Digest) (*scorecard, error) {
-	if d.IsZero() {
-		return nil, nil
-	}
-	data, err := s.store.Read(d)
-	if err != nil {
-		return nil, err
-	}
-	return parseScorecard(data)
+	return s
 }
 
 // rep is a rep's name, control-1.
@@ -104,9 +92,13 @@ func (s *scorecard) armText(arm string) string {
 	return text
 }
 
+// figure is a p-value. A scorecard rounds to six decimals, and no p is 0.
 func figure(p *float64) string {
 	if p == nil {
 		return "-"
+	}
+	if *p == 0 {
+		return "<0.000001"
 	}
 	return fmt.Sprintf("%.4g", *p)
 }

@@ -239,22 +239,7 @@ func (f files) IsFile(repo, rel string) error {
 		_, err := f.ReadFile(repo, rel)
 		return err
 	}
-	root, err := f.Root(repo)
-	if err != nil {
-		return err
-	}
-	fi, err := os.Stat(filepath.Join(root, filepath.FromSlash(rel)))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no such file")
-	case err != nil:
-		return err
-	case fi.IsDir():
-		return fmt.Errorf("it is a folder; a file is meant")
-	case !fi.Mode().IsRegular():
-		return fmt.Errorf("it is no regular file")
-	}
-	return nil
+	return f.Workspace.IsFile(repo, rel)
 }
 
 // sources reads source files for the engine.

@@ -42,9 +42,9 @@ func runShow(ctx context.Context, s *session) error {
 	if err != nil {
 		return failf(exitFailed, "show %s: it is not built", t.Label).hint("ev build %s", t.Label)
 	}
-	card, err := parseScorecard(data)
-	if err != nil {
-		return failf(exitFailed, "show %s: %v", t.Label, err).hint("ev build %s writes it anew", t.Label)
+	card := parseScorecard(data)
+	if card == nil {
+		return failf(exitFailed, "show %s: its scorecard in eval-out is no JSON", t.Label).hint("ev build %s writes it anew", t.Label)
 	}
 	rep, err := eng.Plan(ctx, []*starlark.Target{t})
 	if err != nil {
@@ -60,7 +60,7 @@ func runShow(ctx context.Context, s *session) error {
 // print shows a whole scorecard to a person.
 func (c *scorecard) print() {
 	line := func(name, format string, args ...any) {
-		fmt.Printf("%-14s %s\n", name, safe(fmt.Sprintf(format, args...)))
+		fmt.Println(strings.TrimRight(fmt.Sprintf("%-14s %s", name, safe(fmt.Sprintf(format, args...))), " "))
 	}
 	design := c.Kind
 	if c.Design != "" {
@@ -101,7 +101,9 @@ func (c *scorecard) print() {
 	if !c.Bounds.Agree {
 		line("bounds", "with the degraded reps counted either way: %s", strings.Join(c.Bounds.Conclusions, " or "))
 	}
-	line("discriminator", "%s, proved by %v present and absent examples", c.Discriminator.Function, c.Discriminator.Proved)
+	if p := c.Discriminator.Proved; len(p) == 2 {
+		line("discriminator", "%s, proved by %d present and %s", c.Discriminator.Function, p[0], plural(p[1], "absent example", "absent examples"))
+	}
 	if !c.Eligibility.Eligible {
 		line("not eligible", "%s", strings.Join(c.Eligibility.Reasons, ", "))
 	}

@@ -17,7 +17,7 @@ import (
 
 func verifyCommand() *cli.Command {
 	flags := append(slices.Clone(loadFlags), flagJobs,
-		&cli.BoolFlag{Name: "blobs", Usage: "read and hash every blob of the store too; damaged ones are moved to its quarantine folder"})
+		&cli.BoolFlag{Name: "blobs", DisableDefaultText: true, Usage: "read and hash every blob of the store too; damaged ones are moved to its quarantine folder"})
 	return verb("verify", "compute everything again from recorded bytes and compare", "PATTERN...", flags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runVerify) })
 }
