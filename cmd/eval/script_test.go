@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,7 +39,6 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
-		ContinueOnError:    true,
 		Setup:              setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fixture": fixture,
@@ -55,11 +55,17 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "race":
 				return raceEnabled, nil
+			case "user": // asuser works
+				return canBeUser(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
 }
+
+// canBeUser is false where root can't become another, as in a user namespace
+// that maps one uid.
+var canBeUser = sync.OnceValue(func() bool { return exec.Command("asuser", "ev", "version").Run() == nil })
 
 // setup gives a script a home and a store below $WORK, in dot folders, which
 // are no packages. The folders above must be open to asuser.
