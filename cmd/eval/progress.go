@@ -132,6 +132,7 @@ func newEventLog(events, profile string) (*eventLog, error) {
 func (l *eventLog) line(v any) {
 	b, _ := json.Marshal(v) // only strings and numbers: can't fail
 	l.events.w.Write(append(b, '\n'))
+	l.events.w.Flush() // for who follows the file, and for kill -9; close reports the error
 }
 
 func (l *eventLog) action(e engine.Event) {

@@ -386,7 +386,7 @@ func (b *build) miss(n *node, out outcome) *node {
 		return nil
 	}
 	b.transition(n, running)
-	if b.byKey[n.enc.Key] != nil {
+	if b.byKey[n.enc.Key] != nil && b.again == nil { // Verify reports on each
 		b.parked[n.enc.Key] = append(b.parked[n.enc.Key], n)
 		return nil
 	}

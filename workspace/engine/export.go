@@ -190,7 +190,7 @@ func (b *build) prune(t *starlark.Target) error {
 		if fi, err := folder.Lstat(p); err != nil || fi.IsDir() {
 			continue // a folder is none of ours, perhaps a neighbour's
 		}
-		if err := folder.Remove(p); err != nil {
+		if err := folder.Remove(p); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove old output %s of %s: %w", p, t.Label, err)
 		}
 		for dir := path.Dir(p); dir != "." && folder.Remove(dir) == nil; dir = path.Dir(dir) {

@@ -100,13 +100,20 @@ func TestDamageFoundByExport(t *testing.T) {
 func TestDamageFoundByReading(t *testing.T) {
 	const n = 9
 	var text strings.Builder
-	var srcs []string
-	for i := range n {
-		fmt.Fprintf(&text, "node(name = 'in%d', srcs = ['s'], salt = %d, pad = 2000)\n", i, i+1)
-		srcs = append(srcs, fmt.Sprintf("':in%d'", i))
-	}
-	// first and second are twins that park: both are set back together.
-	for _, u := range []string{"first", "second"} {
+	// first, second and third are twins that park: all are set back together,
+	// and only the inputs of one are known to be damaged.
+	for _, u := range []string{"first", "second", "third"} {
+		in := "in"
+		if u == "third" {
+			in = "like"
+		}
+		var srcs []string
+		for i := range n {
+			if u != "second" {
+				fmt.Fprintf(&text, "node(name = '%s%d', srcs = ['s'], salt = %d, pad = 2000)\n", in, i, i+1)
+			}
+			srcs = append(srcs, fmt.Sprintf("':%s%d'", in, i))
+		}
 		fmt.Fprintf(&text, "node(name = %q, srcs = [%s, 't'], salt = 99)\n", u, strings.Join(srcs, ","))
 	}
 	for _, jobs := range []int{1, 8} {
@@ -161,6 +168,28 @@ node(name = "c", srcs = [":b"], salt = 3)
 	}
 	if last := b.events[len(b.events)-1]; last.Done != 3 {
 		t.Errorf("the last event says %d/%d", last.Done, last.Total)
+	}
+}
+
+// An action that is queued when its input is reopened leaves the queue: it must
+// not be checked with what the input was.
+func TestReopenUnqueues(t *testing.T) {
+	b := &build{Engine: New(Options{})}
+	first, input := &node{state: done}, &node{state: done}
+	queued, finished := &node{}, &node{state: done}
+	first.users = []*node{input, input}
+	input.users = []*node{queued, finished, finished}
+	b.ready = []*node{queued}
+	if b.remake([]*node{input, first, finished}) {
+		t.Error("once is too often")
+	}
+	if !slices.Equal(b.ready, []*node{first}) {
+		t.Errorf("%d are queued", len(b.ready))
+	}
+	for _, n := range []*node{input, queued, finished} {
+		if n.state != waiting || n.open == 0 {
+			t.Errorf("%s with %d open inputs", n.state, n.open)
+		}
 	}
 }
 

@@ -41,12 +41,6 @@ func (m *memory) set(p, content string) {
 	m.files[p] = content
 }
 
-func (m *memory) remove(p string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.files, p)
-}
-
 func (m *memory) read(p string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

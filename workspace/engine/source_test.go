@@ -11,7 +11,13 @@ import (
 // A source is not what it was when its digest was taken: the error says so and
 // nothing is stored under the key of what it was.
 func TestSourceChanges(t *testing.T) {
+	large := "1 " + strings.Repeat("x", 3<<20)
 	for _, c := range []struct{ name, from, to string }{
+		{"large, bytes", large, large[:2<<20] + "y" + large[2<<20+1:]},
+		{"large, longer", large, large + "x"},
+		{"large, shorter", large, large[:len(large)-1]},
+		{"large from small", "1 ", large},
+		{"small from large", large, "1 "},
 		{"bytes", "1 ", "2 "},
 		{"longer", "1 ", "1  "},
 		{"shorter", "1 ", "1"},
@@ -56,7 +62,7 @@ func TestSourceGone(t *testing.T) {
 	for _, at := range []string{"digest", "open"} {
 		for _, cause := range []error{fs.ErrNotExist, fs.ErrPermission} {
 			t.Run(fmt.Sprint(at, " ", cause), func(t *testing.T) {
-				f := newFixture(t, "node(name = 'a', srcs = ['s'])\nnode(name = 'b', srcs = [':a'])\nnode(name = 'c', srcs = ['t'], salt = 3)")
+				f := newFixture(t, "node(name = 'a', srcs = ['s'])\nnode(name = 'b', srcs = [':a'], salt = 2)\nnode(name = 'c', srcs = ['t'], salt = 3)")
 				f.set("p/s", "1 ")
 				f.set("p/t", "1 ")
 				f.keep = true

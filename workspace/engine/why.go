@@ -50,20 +50,22 @@ func Diff(before, after []graph.Field) []Change {
 		change(before[0], after[0])
 		before, after = before[1:], after[1:]
 	}
-	old := make(map[string]graph.Field, len(before))
+	// A function and a param may reach one helper: names are not unique.
+	old := make(map[string][]graph.Field, len(before))
 	for _, f := range before {
-		old[f.Name] = f
+		old[f.Name] = append(old[f.Name], f)
 	}
+	matched := map[string]int{}
 	for _, f := range after {
-		if o, ok := old[f.Name]; ok {
-			change(o, f)
-			delete(old, f.Name)
+		if same := old[f.Name]; matched[f.Name] < len(same) {
+			change(same[matched[f.Name]], f)
+			matched[f.Name]++
 		} else {
 			out = append(out, Change{Name: f.Name, To: f.Value, ToNote: f.Note})
 		}
 	}
 	for _, f := range before {
-		if _, gone := old[f.Name]; gone {
+		if matched[f.Name]--; matched[f.Name] < 0 {
 			out = append(out, Change{Name: f.Name, From: f.Value, FromNote: f.Note})
 		}
 	}
