@@ -33,7 +33,7 @@ type Export struct {
 }
 
 // analysisSteps bounds one implementation.
-const analysisSteps = 200_000_000
+const analysisSteps = 100_000_000
 
 // analysisKey finds the *analysis in the thread of an implementation.
 const analysisKey = "eval.analysis"
@@ -43,9 +43,11 @@ const analysisKey = "eval.analysis"
 func (l *Loader) Select(ctx context.Context, patterns []graph.Pattern, packages func(repo, prefix string) ([]string, error)) (targets []*Target, empty []graph.Pattern, err error) {
 	chosen := map[graph.Label]*Target{}
 	for _, p := range patterns {
-		if p.Repo, err = l.opts.Files.Canonical(p.Repo); err != nil {
+		repo, err := l.opts.Files.Canonical(p.Repo)
+		if err != nil {
 			return nil, nil, &Error{Msg: fmt.Sprintf("pattern %s: %v", p, err)}
 		}
+		p.Repo = repo
 		if p.Negative {
 			for label := range chosen {
 				if p.Matches(label) {
@@ -57,6 +59,11 @@ func (l *Loader) Select(ctx context.Context, patterns []graph.Pattern, packages 
 		pkgs := []string{p.Pkg}
 		if p.Below {
 			if pkgs, err = packages(p.Repo, p.Pkg); err != nil {
+				return nil, nil, err
+			}
+		}
+		if !p.Below {
+			if err := l.noPackage(p, packages); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -86,6 +93,20 @@ func (l *Loader) Select(ctx context.Context, patterns []graph.Pattern, packages 
 	}
 	slices.SortFunc(targets, func(a, b *Target) int { return a.Label.Compare(b.Label) })
 	return targets, empty, nil
+}
+
+// noPackage is the error of a pattern whose package isn't there, or nil.
+func (l *Loader) noPackage(p graph.Pattern, packages func(repo, prefix string) ([]string, error)) error {
+	has, err := l.opts.Files.HasPackage(p.Repo, p.Pkg)
+	if has || err != nil {
+		return err
+	}
+	name := graph.Label{Repo: p.Repo, Pkg: p.Pkg}.Package()
+	hint := ""
+	if all, err := packages(p.Repo, ""); err == nil {
+		hint = graph.DidYouMean(p.Pkg, all)
+	}
+	return &Error{Msg: fmt.Sprintf("package %s: there is no %s%s", name, buildFile, hint)}
 }
 
 func noTarget(p *Package, name string) *Error {

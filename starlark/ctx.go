@@ -230,8 +230,9 @@ func (c *analysis) run(*sl.Thread, *sl.Builtin, sl.Tuple, []sl.Tuple) (sl.Value,
 		"only actions.evaluate and actions.write run; use recorded evidence (captures)")
 }
 
-// evaluateSteps bounds one evaluate action; it is in the key.
-const evaluateSteps = 500_000_000
+// evaluateSteps bounds one evaluate action; it is in the key. It bounds memory
+// too, loosely: a list grows by one element in a few steps.
+const evaluateSteps = 100_000_000
 
 func (c *analysis) evaluate(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 	var fn *sl.Function
@@ -405,11 +406,13 @@ func (p *param) Text() string {
 }
 
 func (c *analysis) param(t *sl.Thread, v sl.Value) (*param, error) {
-	_, isFn := v.(*sl.Function)
-	if isFn {
+	remember := false // the same value stands in the actions of all reps
+	switch v.(type) {
+	case *sl.Function, sl.String:
 		if p := c.memo[v]; p != nil {
 			return p, nil
 		}
+		remember = true
 	}
 	if err := freeze(v); err != nil {
 		return nil, err
@@ -426,7 +429,7 @@ func (c *analysis) param(t *sl.Thread, v sl.Value) (*param, error) {
 		return nil, err
 	}
 	p := &param{v, r}
-	if isFn {
+	if remember {
 		if c.memo == nil {
 			c.memo = map[sl.Value]*param{}
 		}

@@ -3,11 +3,15 @@ package starlark
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"go.starlark.net/resolve"
 	sl "go.starlark.net/starlark"
 	"go.starlark.net/syntax"
+
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // An Error is a fault in what the user wrote: a .star file, a label in one, a
@@ -112,6 +116,47 @@ func evalError(ee *sl.EvalError) *Error {
 	}
 	if len(e.Stack) < 2 {
 		e.Stack = nil
+	}
+	return e
+}
+
+var unexpectedKeyword = regexp.MustCompile(`^function (\w+) got an unexpected keyword argument "(\w+)"$`)
+
+// suggestKeyword adds a "did you mean" where a Starlark function (probe, say)
+// was called with an argument that it doesn't have: the interpreter has none.
+func (l *Loader) suggestKeyword(err error) error {
+	e, ok := err.(*Error)
+	if !ok {
+		return err
+	}
+	m := unexpectedKeyword.FindStringSubmatch(e.Msg)
+	if m == nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var hints []string
+	for _, mod := range l.modules {
+		select {
+		case <-mod.done:
+		default:
+			continue
+		}
+		fn, ok := mod.globals[m[1]].(*sl.Function)
+		if !ok {
+			continue
+		}
+		var names []string
+		for i := range fn.NumParams() {
+			name, _ := fn.Param(i)
+			names = append(names, name)
+		}
+		if hint := graph.DidYouMean(m[2], names); hint != "" {
+			hints = append(hints, hint)
+		}
+	}
+	if len(hints) > 0 {
+		e.Msg += slices.Min(hints)
 	}
 	return e
 }

@@ -33,9 +33,12 @@ const maxWhole = 256 << 20
 func Evaluate(ctx context.Context, a *graph.Action, inputs []Blob, print func(string)) ([][]byte, error) {
 	fn := a.Fn.(*param).value.(*sl.Function)
 	kwargs := make([]sl.Tuple, 0, len(a.Inputs)+len(a.Params))
-	var read watch
+	read := watch{ctx: ctx}
 	for i, in := range a.Inputs {
 		v, err := decode(in, read.blob(in, inputs[i]))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if read.err != nil {
 			return nil, read.err
 		}
@@ -52,6 +55,7 @@ func Evaluate(ctx context.Context, a *graph.Action, inputs []Blob, print func(st
 			print(msg)
 		}
 	}}
+	thread.SetLocal(paramsKey, a.Params)
 	thread.SetMaxExecutionSteps(a.StepLimit)
 	thread.OnMaxSteps = stepsExceeded(a.StepLimit)
 	stop := context.AfterFunc(ctx, func() { thread.Cancel("interrupted") })
@@ -88,7 +92,10 @@ func (e *InputError) Unwrap() error { return e.Err }
 
 // watch keeps the first error of reading any input. Lazy values read in the
 // middle of a loop or of len(), which can't fail in Starlark: the action does.
-type watch struct{ err error }
+type watch struct {
+	ctx context.Context
+	err error
+}
 
 func (w *watch) blob(in graph.Input, b Blob) Blob {
 	fail := func(err error) error {
@@ -103,17 +110,21 @@ func (w *watch) blob(in graph.Input, b Blob) Blob {
 		if err != nil {
 			return nil, fail(err)
 		}
-		return watchReader{rc, fail}, nil
+		return watchReader{rc, w.ctx, fail}, nil
 	}
 	return b
 }
 
 type watchReader struct {
 	io.ReadCloser
+	ctx  context.Context // steps don't tell time: len(rep.events) is one
 	fail func(error) error
 }
 
 func (r watchReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := r.ReadCloser.Read(p)
 	return n, r.fail(err)
 }
@@ -168,7 +179,7 @@ func encodeOutput(format string, v sl.Value) ([]byte, error) {
 		return append(b, '\n'), err
 	case "jsonl":
 		rows, ok := v.(sl.Iterable)
-		if !ok {
+		if _, isDict := v.(sl.Mapping); !ok || isDict {
 			return nil, fmt.Errorf("a list of rows is meant, not %s", v.Type())
 		}
 		var b []byte

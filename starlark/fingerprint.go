@@ -38,8 +38,8 @@ type fingerprinter struct {
 
 type fingerprintResult struct {
 	fp      Fingerprint
-	parts   []graph.Part
-	objects []any // what has an identity that programs can see, in the walk's order
+	parts   []graph.Part // functions and constants, for explanations
+	objects []any        // what has an identity that programs can see, in the walk's order
 }
 
 func (f *fingerprinter) add(k codeKey, c *code) {
@@ -382,11 +382,46 @@ func (w *closureWalk) function(fn *sl.Function, path string) error {
 		if m, ok := v.(*starlarkstruct.Module); ok && r.member != "" {
 			v = m.Members[r.member]
 		}
+		start := len(w.buf)
 		if err := w.value(v, functionName(fn)+" → "+r.name); err != nil {
 			return err
 		}
+		w.constant(fn, r, v, start)
 	}
 	return nil
+}
+
+// constant notes a value that a function reaches by name, as a part: where
+// only a constant was edited, that is what to tell. Its bytes begin at start.
+func (w *closureWalk) constant(fn *sl.Function, r ref, v sl.Value, start int) {
+	name := r.name
+	switch r.scope {
+	case resolve.Global:
+	case resolve.Free:
+		b, _ := fn.FreeVar(r.free)
+		name = b.Name
+	default:
+		return
+	}
+	switch v.(type) {
+	case nil, *sl.Function, *sl.Builtin, *starlarkstruct.Module, *providerValue:
+		return
+	}
+	name = fn.Position().Filename() + "%" + name
+	for _, p := range w.parts {
+		if p.Name == name {
+			return
+		}
+	}
+	const shown = 40
+	if n := len(w.buf) - start; n <= 2*shown {
+		if text := showValue(v, shown+1); len(text) <= shown {
+			w.parts = append(w.parts, graph.Part{Name: name, Code: text})
+			return
+		}
+	}
+	sum := blake3.Sum256(w.buf[start:])
+	w.parts = append(w.parts, graph.Part{Name: name, Code: hex.EncodeToString(sum[:6])})
 }
 
 func (w *closureWalk) defaults(fn *sl.Function, path string) error {

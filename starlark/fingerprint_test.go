@@ -293,7 +293,7 @@ func TestFingerprintOfStrangers(t *testing.T) {
 func TestDeepAndCyclic(t *testing.T) {
 	deep := "def _deep(n):\n    x = []\n    for _ in range(n):\n        x = [x]\n    return x\nX = _deep(%d)\ndef f():\n    return X\n"
 	program{"m.star": fmt.Sprintf(deep, 1900)}.fingerprint(t, "f")
-	l, g := program{"m.star": fmt.Sprintf(deep, 100_000)}.globals(t)
+	l, g := program{"m.star": fmt.Sprintf(deep, 5000)}.globals(t)
 	if _, err := l.prints.value(g["f"]); err == nil || !strings.Contains(err.Error(), "nested deeper than 2000") {
 		t.Errorf("got %v", err)
 	}
@@ -326,12 +326,63 @@ func TestDeepAndCyclic(t *testing.T) {
 
 	chained := "def _chain(n):\n    d = depset([1])\n    for _ in range(n):\n        d = depset(transitive = [d])\n    return d\nX = _chain(%d)\ndef f():\n    return X\n"
 	program{"m.star": fmt.Sprintf(chained, 3000)}.fingerprint(t, "f")
-	l = New(Options{Files: newFiles(program{"m.star": fmt.Sprintf(chained, 1_000_000)})})
-	if _, err := l.exec(&chain{}, graph.Label{Name: "m.star"}, nil); err == nil || !strings.Contains(err.Error(), "depset: a chain of more than 3500 depsets") {
-		t.Errorf("got %v", err)
-	}
 	// 2^60 paths lead to the first of these.
 	program{"m.star": "def _d(n):\n    d = depset([1])\n    for _ in range(n):\n        d = depset(transitive = [d, d])\n    return d\nX = _d(60)\ndef f():\n    return X\n"}.fingerprint(t, "f")
+}
+
+// TestEndless: values on which the interpreter, or a careless walk, would
+// recurse for ever or as good as for ever.
+func TestEndless(t *testing.T) {
+	for _, c := range []struct{ name, program, want string }{
+		{"a long chain of depsets", "def _chain():\n    d = depset([1])\n    for _ in range(4000):\n        d = depset(transitive = [d])\n_chain()", "depset: a chain of more than 3500 depsets"},
+		{"a deep list", "def _deep():\n    x = []\n    for _ in range(20000):\n        x = [x]\n    return x\nX = _deep()", "the global X: a value is nested deeper than 10000"},
+		{"a nested function that refers to itself", "def _mk():\n    def g():\n        return g\n    return g\nG = _mk()", "the global G: a value is nested deeper than 10000, or a nested function refers to itself"},
+		{"two of them", "def _mk():\n    def g():\n        return h\n    def h():\n        return g\n    return g\nG = _mk()", "or a nested function refers to itself"},
+		{"by way of a tuple", "def _mk():\n    def g():\n        return t\n    t = (1, g)\n    return t\nG = _mk()", "or a nested function refers to itself"},
+		{"by way of a struct", "def _mk():\n    def g():\n        return t\n    t = struct(g = g)\n    return t\nG = _mk()", "or a nested function refers to itself"},
+		{"tuples of tuples", "def _t():\n    t = ()\n    for _ in range(60):\n        t = (t, t)\n    return t\nX = _t()", "the global X: functions or tuples share so much"},
+	} {
+		l := New(Options{Files: newFiles(program{"m.star": c.program})})
+		_, err := l.exec(&chain{}, graph.Label{Name: "m.star"}, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v", c.name, err)
+		}
+	}
+
+	// In an attribute, and in a param.
+	for _, c := range []struct{ build, want string }{
+		{"attribute(name = 'x')", "r: f: a value is nested deeper than 10000, or a nested function refers to itself"},
+		{"param(name = 'x')", "actions.evaluate: fn: a value is nested deeper than 10000, or a nested function refers to itself"},
+	} {
+		b := newBuild(map[string]string{
+			"r.star": `
+def attribute(name):
+    def g():
+        return g
+    r(name = name, f = g)
+
+def _param(ctx):
+    def g():
+        return g
+    ctx.actions.evaluate(fn = g, output = ctx.actions.declare_file("x"))
+
+r = rule(implementation = lambda ctx: None, attrs = {"f": attr.function()})
+param = rule(implementation = _param)
+`,
+			"BUILD.star": "load(':r.star', 'attribute', 'param')\n" + c.build,
+		}, nil)
+		if _, err := b.all(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v", c.build, err)
+		}
+	}
+
+	// Files in layers, each function using both of the layer below: 2^14 ways.
+	files := program{"l0.star": "def a():\n    return 1\ndef b():\n    return 2\n"}
+	for i := 1; i < 14; i++ {
+		files[fmt.Sprintf("l%d.star", i)] = fmt.Sprintf("load(':l%d.star', x = 'a', y = 'b')\ndef a():\n    return x, y\ndef b():\n    return y, x\n", i-1)
+	}
+	files["m.star"] = "load(':l13.star', 'a')\nf = a"
+	files.fingerprint(t, "f")
 }
 
 func BenchmarkFingerprint(b *testing.B) {

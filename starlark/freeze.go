@@ -14,20 +14,16 @@ import (
 // exponential time. So the same way is gone here first, within bounds.
 const (
 	maxFreezeDepth = 10_000
-	maxFreezeSteps = 20_000_000
+	maxFreezeSteps = 5_000_000
 )
 
-// freeze freezes the values, or says why they can't be.
-func freeze(values ...sl.Value) error {
+// freeze freezes v, or says why it can't be.
+func freeze(v sl.Value) error {
 	w := freezeWalk{seen: map[sl.Value]bool{}}
-	for _, v := range values {
-		if err := w.visit(v, 0); err != nil {
-			return err
-		}
+	if err := w.visit(v, 0); err != nil {
+		return err
 	}
-	for _, v := range values {
-		v.Freeze()
-	}
+	v.Freeze()
 	return nil
 }
 
@@ -37,6 +33,10 @@ type freezeWalk struct {
 }
 
 func (w *freezeWalk) visit(v sl.Value, depth int) (err error) {
+	switch v.(type) {
+	case sl.String, sl.Int, sl.NoneType, sl.Bool, sl.Float, sl.Bytes:
+		return nil
+	}
 	if depth > maxFreezeDepth {
 		return fmt.Errorf("a value is nested deeper than %d, or a nested function refers to itself", maxFreezeDepth)
 	}
@@ -85,6 +85,8 @@ func (w *freezeWalk) visit(v sl.Value, depth int) (err error) {
 		}
 	case *sl.Builtin:
 		each(v.Receiver())
+	case *ruleValue:
+		each(v.impl)
 	case *instance:
 		for _, x := range v.values {
 			each(x)

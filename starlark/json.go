@@ -344,12 +344,12 @@ func (p *jsonParser) number() (sl.Value, error) {
 	}
 	text := p.data[p.pos:end]
 	if !json.Valid(text) {
-		return nil, p.fail("%q is no number", text)
+		return nil, p.fail("%q is no number", text[:min(len(text), 40)])
 	}
 	if float {
 		f, err := strconv.ParseFloat(string(text), 64)
 		if err != nil {
-			return nil, p.fail("%q is out of range", text)
+			return nil, p.fail("%q is out of range", text[:min(len(text), 40)])
 		}
 		p.pos = end
 		return sl.Float(f), nil

@@ -3,7 +3,6 @@ package starlark
 import (
 	"context"
 	"fmt"
-	"maps"
 	"path"
 	"runtime"
 	"slices"
@@ -234,8 +233,8 @@ func (l *Loader) exec(c *chain, label graph.Label, pkg *Package) (sl.StringDict,
 	if len(src) > maxSource {
 		return nil, &Error{Pos: showFile(label.String()), Msg: fmt.Sprintf("the file has %d bytes; at most %d can be loaded", len(src), maxSource)}
 	}
-	if line := invalidUTF8Line(src); line > 0 {
-		return nil, &Error{Pos: fmt.Sprintf("%s:%d:1", showFile(label.String()), line), Msg: "the file is not valid UTF-8"}
+	if line, what := badLine(src); line > 0 {
+		return nil, &Error{Pos: fmt.Sprintf("%s:%d:1", showFile(label.String()), line), Msg: what}
 	}
 	predeclared := l.predeclared(label, pkg != nil)
 	file, program, err := sl.SourceProgramOptions(dialect, label.String(), src, predeclared.Has)
@@ -260,11 +259,13 @@ func (l *Loader) exec(c *chain, label graph.Label, pkg *Package) (sl.StringDict,
 	globals, err := program.Init(thread, predeclared)
 	c.stack = c.stack[:len(c.stack)-1]
 	if err != nil {
-		return nil, wrapError(err)
+		return nil, l.suggestKeyword(wrapError(err))
 	}
 	l.name(label, globals)
-	if err := freeze(slices.Collect(maps.Values(globals))...); err != nil {
-		return nil, &Error{Pos: showFile(label.String()), Msg: err.Error()}
+	for _, name := range globals.Keys() {
+		if err := freeze(globals[name]); err != nil {
+			return nil, &Error{Pos: fmt.Sprintf("%s:1:1", showFile(label.String())), Msg: fmt.Sprintf("the global %s: %v", name, err)}
+		}
 	}
 	for _, check := range state.checks {
 		if err := check.verify(l.prints); err != nil {

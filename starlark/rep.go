@@ -286,8 +286,17 @@ func nativeModule() *starlarkstruct.Module {
 		}),
 		// claims(file): the arm and index that a transcript's first line names.
 		"claims": sl.NewBuiltin("native.claims", claims),
-		// identify(fn): a function's name and fingerprint.
-		"identify": sl.NewBuiltin("native.identify", identify),
+		// name(fn): a function as //pkg:file.star%name. Where a function is is
+		// not in its fingerprint: an action gets its name as a param.
+		"name": sl.NewBuiltin("native.name", func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+			var fn *sl.Function
+			if err := sl.UnpackArgs(b.Name(), args, kwargs, "fn", &fn); err != nil {
+				return nil, err
+			}
+			return sl.String(functionName(fn)), nil
+		}),
+		// fingerprint(fn): of a function that is a param of the running action.
+		"fingerprint": pureBuiltin("native.fingerprint", 1, fingerprintOfParam),
 	}}
 }
 
@@ -317,20 +326,22 @@ func claims(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.V
 	return sl.Tuple{sl.String(sum.Arm), sl.MakeInt(sum.Index)}, nil
 }
 
-func identify(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	c, _ := t.Local(analysisKey).(*analysis)
+// paramsKey finds the action's params in the thread of an evaluation.
+const paramsKey = "eval.params"
+
+func fingerprintOfParam(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 	var fn *sl.Function
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "fn", &fn); err != nil {
 		return nil, err
 	}
-	if c == nil {
-		return nil, fmt.Errorf("%s works in implementations only", b.Name())
+	params, _ := t.Local(paramsKey).([]graph.Param)
+	for _, p := range params {
+		if p := p.Value.(*param); p.value == fn {
+			d := p.Digest()
+			return sl.String(hex.EncodeToString(d[:])), nil
+		}
 	}
-	p, err := c.param(t, fn)
-	if err != nil {
-		return nil, err
-	}
-	return frozenStruct(sl.StringDict{"name": sl.String(functionName(fn)), "fingerprint": sl.String(hex.EncodeToString(p.fp[:]))}), nil
+	return nil, fmt.Errorf("%s: the function is no param of this action", b.Name())
 }
 
 func (r *repValue) facts(treatment, path string) (sl.Value, error) {

@@ -198,21 +198,21 @@ func glob(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Val
 	return sl.NewList(out), nil
 }
 
-// invalidUTF8Line returns the first line that is not valid UTF-8, or 0.
-func invalidUTF8Line(src []byte) int {
-	if utf8.Valid(src) {
-		return 0
-	}
-	line := 1
+// badLine returns the first line with what can't be in a source, or 0: bytes
+// that are not UTF-8, or a NUL, at which the scanner would end the file.
+func badLine(src []byte) (line int, what string) {
+	line = 1
 	for len(src) > 0 {
 		r, n := utf8.DecodeRune(src)
-		if r == utf8.RuneError && n == 1 {
-			return line
-		}
-		if r == '\n' {
+		switch {
+		case r == utf8.RuneError && n == 1:
+			return line, "the file is not valid UTF-8"
+		case r == 0:
+			return line, "the file holds a NUL"
+		case r == '\n':
 			line++
 		}
 		src = src[n:]
 	}
-	return line
+	return 0, ""
 }

@@ -65,7 +65,8 @@ func printError(w io.Writer, err error) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "eval: error: %s\n", safeLines(err.Error()))
+	// fail() prefixes its message, which says nothing that "error" doesn't.
+	fmt.Fprintf(w, "eval: error: %s\n", safeLines(strings.Replace(err.Error(), ": fail: ", ": ", 1)))
 	var se *starlark.Error
 	if errors.As(err, &se) {
 		for _, line := range se.Stack {

@@ -87,6 +87,7 @@ type build struct {
 	nodes    []*node // in an order in which inputs come first
 	byAction map[*graph.Action]*node
 	needs    map[*starlark.Target][]*node
+	owned    map[graph.Label][]*node // by the target that declared the action
 
 	ready    []*node
 	active   int
@@ -104,6 +105,7 @@ func (e *Engine) newBuild(targets []*starlark.Target, plan bool) (*build, error)
 		Engine: e, plan: plan, targets: targets,
 		byAction: map[*graph.Action]*node{},
 		needs:    map[*starlark.Target][]*node{},
+		owned:    map[graph.Label][]*node{},
 		byKey:    map[graph.Key]*node{},
 		parked:   map[graph.Key][]*node{},
 		exported: map[*starlark.Target]bool{},
@@ -146,6 +148,7 @@ func (b *build) need(f *graph.File, seen map[*node]bool, add func(*node)) *node 
 	}
 	if !known {
 		b.nodes = append(b.nodes, n)
+		b.owned[n.action.Owner] = append(b.owned[n.action.Owner], n)
 	}
 	add(n)
 	return n

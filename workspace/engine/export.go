@@ -164,7 +164,7 @@ func (b *build) copyOut(c copyJob) (bool, error) {
 
 // prune removes outputs of earlier builds of the target that it no longer has.
 func (b *build) prune(t *starlark.Target) error {
-	if _, current := b.slotsCurrent(t, true); current {
+	if b.slotsCurrent(t, true) {
 		return nil
 	}
 	now := map[string]bool{}

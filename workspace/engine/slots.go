@@ -2,9 +2,11 @@ package engine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/zeebo/blake3"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/starlark"
@@ -42,16 +45,20 @@ type SlotAction struct {
 }
 
 // slotFile is one target's slots. Fields repeat from rep to rep, so they are
-// kept once, in Table, as name NUL value NUL note.
+// kept once, in Table.
 type slotFile struct {
 	Label   string       `json:"label"`
-	Table   []string     `json:"table"`
+	Table   []row        `json:"table"`
 	Records []SlotRecord `json:"records"`
 	Outputs []string     `json:"outputs"` // paths copied to the output folder
 
 	index  map[string]int // path -> record
-	intern map[string]int
+	intern map[row]int
+	from   []int // of a file being made: row of the old table -> its row here, less one
 }
+
+// A row is a field: name, value, note.
+type row [3]string
 
 func (f *slotFile) record(path string) *SlotRecord {
 	if i, ok := f.index[path]; ok {
@@ -64,28 +71,45 @@ func (f *slotFile) record(path string) *SlotRecord {
 func (f *slotFile) fields(a *SlotAction) []graph.Field {
 	out := make([]graph.Field, 0, len(a.Fields))
 	for _, i := range a.Fields {
-		if i < 0 || i >= len(f.Table) {
-			continue
-		}
-		name, rest, _ := strings.Cut(f.Table[i], "\x00")
-		if value, note, ok := strings.Cut(rest, "\x00"); ok {
-			out = append(out, graph.Field{Name: name, Value: value, Note: note})
+		if i >= 0 && i < len(f.Table) { // else the file is damaged
+			out = append(out, graph.Field{Name: f.Table[i][0], Value: f.Table[i][1], Note: f.Table[i][2]})
 		}
 	}
 	return out
 }
 
+func (f *slotFile) row(r row) int {
+	n, ok := f.intern[r]
+	if !ok {
+		n = len(f.Table)
+		f.intern[r] = n
+		f.Table = append(f.Table, r)
+	}
+	return n
+}
+
 func (f *slotFile) internFields(fields []graph.Field) []int {
 	out := make([]int, len(fields))
 	for i, x := range fields {
-		s := x.Name + "\x00" + x.Value + "\x00" + x.Note
-		n, ok := f.intern[s]
-		if !ok {
-			n = len(f.Table)
-			f.intern[s] = n
-			f.Table = append(f.Table, s)
+		out[i] = f.row(row{x.Name, x.Value, x.Note})
+	}
+	return out
+}
+
+// moved gives rows of the old file's table their numbers in this one's.
+func (f *slotFile) moved(old *slotFile, rows []int) []int {
+	if f.from == nil {
+		f.from = make([]int, len(old.Table))
+	}
+	out := make([]int, 0, len(rows))
+	for _, i := range rows {
+		if i < 0 || i >= len(old.Table) {
+			continue
 		}
-		out[i] = n
+		if f.from[i] == 0 {
+			f.from[i] = f.row(old.Table[i]) + 1
+		}
+		out = append(out, f.from[i]-1)
 	}
 	return out
 }
@@ -102,31 +126,39 @@ func (s *slots) path(l graph.Label) string {
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:16]))
 }
 
-// slotHeader is the first line of a slot file: a digest of what it describes,
-// so that a build that changed nothing reads no further.
-const slotHeader = "eval slots 1 "
+// A slot file's first line has digests of what it describes, so that a build
+// that changed nothing reads no further: one of the actions' keys, one of the
+// outputs shown.
+const slotHeader = "eval slots 2 "
 
-// stamp digests what a slot file would say.
-func stamp(parts [][]byte) string {
-	h := blake3.New()
+type stamps struct{ keys, outputs string }
+
+func (s stamps) line() string { return slotHeader + s.keys + " " + s.outputs + "\n" }
+
+// stamp digests a list of strings.
+func stamp(parts []string) string {
+	var b []byte
 	for _, p := range parts {
-		fmt.Fprintf(h, "%d:", len(p))
-		h.Write(p)
+		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16])
+	sum := blake3.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
-// current says whether the file on disk has this stamp.
-func (s *slots) current(l graph.Label, stamp string) bool {
+// stamps reads the first line of a target's file; zero if there is none.
+func (s *slots) stamps(l graph.Label) stamps {
 	f, err := os.Open(s.path(l))
 	if err != nil {
-		return false
+		return stamps{}
 	}
 	defer f.Close()
-	want := []byte(slotHeader + stamp + "\n")
-	got := make([]byte, len(want))
-	n, _ := f.Read(got)
-	return bytes.Equal(got[:n], want)
+	line := make([]byte, len(slotHeader)+2*32+2)
+	n, _ := io.ReadFull(f, line)
+	var st stamps
+	if rest, ok := strings.CutPrefix(string(line[:n]), slotHeader); ok && strings.HasSuffix(rest, "\n") {
+		st.keys, st.outputs, _ = strings.Cut(strings.TrimSuffix(rest, "\n"), " ")
+	}
+	return st
 }
 
 // load reads a target's slots; an empty file if there are none.
@@ -154,7 +186,7 @@ func (s *slots) load(l graph.Label) *slotFile {
 	return f
 }
 
-func (s *slots) save(l graph.Label, f *slotFile, stamp string) error {
+func (s *slots) save(l graph.Label, f *slotFile, st stamps) error {
 	body, err := json.Marshal(f)
 	if err != nil {
 		return err
@@ -166,7 +198,7 @@ func (s *slots) save(l graph.Label, f *slotFile, stamp string) error {
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(append([]byte(slotHeader+stamp+"\n"), body...))
+	_, err = tmp.Write(append([]byte(st.line()), body...))
 	if cerr := tmp.Close(); err == nil {
 		err = cerr
 	}
@@ -179,96 +211,120 @@ func (s *slots) save(l graph.Label, f *slotFile, stamp string) error {
 	return err
 }
 
-// saveSlots records the actions of every requested target that ended.
+// saveSlots records the actions that ended, of every target that has any in
+// this build, requested or not.
 func (b *build) saveSlots() error {
+	requested := map[graph.Label]*starlark.Target{}
 	for _, t := range b.targets {
-		if err := b.saveTarget(t); err != nil {
-			return fmt.Errorf("save slots of %s: %w", t.Label, err)
+		requested[t.Label] = t
+	}
+	var g errgroup.Group
+	g.SetLimit(b.o.Jobs)
+	save := func(l graph.Label, t *starlark.Target) {
+		g.Go(func() error {
+			if err := b.saveTarget(l, t); err != nil {
+				return fmt.Errorf("save slots of %s: %w", l, err)
+			}
+			return nil
+		})
+	}
+	for l, t := range requested {
+		save(l, t)
+	}
+	for l := range b.owned {
+		if requested[l] == nil {
+			save(l, nil)
 		}
 	}
-	return nil
+	return g.Wait()
 }
 
-// own are the target's own actions among those that it needs.
-func (b *build) own(t *starlark.Target) []*node {
-	var own []*node
-	for _, n := range b.needs[t] {
-		if n.action.Owner == t.Label {
-			own = append(own, n)
-		}
-	}
-	return own
-}
-
-// slotsCurrent says whether the target's slot file describes this very build;
-// exported says whether all outputs are, or are about to be, as it describes.
-func (b *build) slotsCurrent(t *starlark.Target, exported bool) (string, bool) {
-	nodes := b.own(t)
-	parts := make([][]byte, 0, 2*len(nodes))
-	ran := false
+// keyStamp digests the keys of the target's actions that ended; ran says
+// whether one of them ran.
+func (b *build) keyStamp(l graph.Label) (keys string, ran bool) {
+	nodes := b.owned[l]
+	parts := make([]string, 0, 2*len(nodes))
 	for _, n := range nodes {
-		if n.state != done {
-			continue
+		if n.state == done {
+			ran = ran || n.ran
+			parts = append(parts, n.action.Slot().Path, string(n.enc.Key.Hash[:]))
 		}
-		ran = ran || n.ran
-		parts = append(parts, []byte(n.action.Slot().Path), []byte(cas.Digest(n.enc.Key).Hex()))
 	}
-	for _, o := range pathsOf(t) {
-		parts = append(parts, []byte(o))
-	}
-	if !exported {
-		parts = append(parts, nil) // some old outputs may still be there
-	}
-	mark := stamp(parts)
-	return mark, !ran && b.slots.current(t.Label, mark)
+	return stamp(parts), ran
 }
 
-func (b *build) saveTarget(t *starlark.Target) error {
-	l, nodes := t.Label, b.own(t)
-	mark, current := b.slotsCurrent(t, b.exported[t])
-	if current {
+// outputStamp digests what is shown of a requested target; exported says
+// whether all of it is, or is about to be, as described.
+func outputStamp(t *starlark.Target, exported bool) string {
+	parts := pathsOf(t)
+	if !exported {
+		parts = append(parts, "") // some old outputs may still be there
+	}
+	return stamp(parts)
+}
+
+// slotsCurrent says whether the slot file of a requested target describes this
+// very build.
+func (b *build) slotsCurrent(t *starlark.Target, exported bool) bool {
+	keys, ran := b.keyStamp(t.Label)
+	return !ran && b.slots.stamps(t.Label) == stamps{keys, outputStamp(t, exported)}
+}
+
+// saveTarget records a target's actions; t is nil if it was not requested.
+func (b *build) saveTarget(l graph.Label, t *starlark.Target) error {
+	keys, ran := b.keyStamp(l)
+	was := b.slots.stamps(l)
+	now := stamps{keys, was.outputs}
+	if t != nil {
+		now.outputs = outputStamp(t, b.exported[t])
+	} else if now.outputs == "" {
+		now.outputs = stamp(nil)
+	}
+	if !ran && was == now {
 		return nil
 	}
-	old := b.slots.load(l)
-	if len(nodes) == 0 && len(pathsOf(t)) == 0 && old.Label == "" {
-		return nil // a target that makes and shows nothing
+	old, nodes := b.slots.load(l), b.owned[l]
+	f := &slotFile{Label: l.String(), intern: map[row]int{}, Outputs: old.Outputs}
+	if t != nil {
+		f.Outputs = pathsOf(t)
+		if !b.exported[t] { // what is there now isn't known: keep both lists
+			f.Outputs = append(f.Outputs, old.Outputs...)
+			slices.Sort(f.Outputs)
+			f.Outputs = slices.Compact(f.Outputs)
+		}
 	}
-	f := &slotFile{Label: l.String(), intern: map[string]int{}, Outputs: pathsOf(t)}
-	if !b.exported[t] { // what is there now isn't known: keep both lists
-		f.Outputs = append(f.Outputs, old.Outputs...)
-		slices.Sort(f.Outputs)
-		f.Outputs = slices.Compact(f.Outputs)
+	if len(nodes) == 0 && len(f.Outputs) == 0 && old.Label == "" {
+		return nil // a target that makes and shows nothing
 	}
 	seen := map[string]bool{}
 	for _, n := range nodes {
 		r := old.record(n.action.Slot().Path)
 		seen[n.action.Slot().Path] = true
-		if n.state != done {
-			if r != nil {
-				f.keep(old, *r)
-			}
-			continue
+		switch {
+		case n.state == done:
+			f.Records = append(f.Records, b.newRecord(f, old, r, n))
+		case r != nil:
+			f.keep(old, *r)
 		}
-		f.Records = append(f.Records, b.newRecord(f, old, r, n))
 	}
 	for _, r := range old.Records { // of actions that this build didn't need
 		if !seen[r.Path] {
 			f.keep(old, r)
 		}
 	}
-	return b.slots.save(l, f, mark)
+	return b.slots.save(l, f, now)
 }
 
-// keep copies a record from another file's table to this one's.
-func (f *slotFile) keep(from *slotFile, r SlotRecord) {
-	f.Records = append(f.Records, f.moved(from, r))
+// keep copies a record of the old file.
+func (f *slotFile) keep(old *slotFile, r SlotRecord) {
+	f.Records = append(f.Records, f.movedRecord(old, r))
 }
 
-func (f *slotFile) moved(from *slotFile, r SlotRecord) SlotRecord {
-	r.Now.Fields = f.internFields(from.fields(&r.Now))
+func (f *slotFile) movedRecord(old *slotFile, r SlotRecord) SlotRecord {
+	r.Now.Fields = f.moved(old, r.Now.Fields)
 	if r.Before != nil {
 		before := *r.Before
-		before.Fields = f.internFields(from.fields(&before))
+		before.Fields = f.moved(old, before.Fields)
 		r.Before = &before
 	}
 	return r
@@ -278,9 +334,10 @@ func (b *build) newRecord(f, old *slotFile, last *SlotRecord, n *node) SlotRecor
 	r := SlotRecord{Path: n.action.Slot().Path, Mnemonic: n.action.Mnemonic}
 	key := n.enc.Key.String()
 	if last != nil {
-		moved := f.moved(old, *last)
-		r.Ran, r.Why, r.Before = last.Ran, last.Why, moved.Before
-		if last.Now.Key != key {
+		moved := f.movedRecord(old, *last)
+		if last.Now.Key == key {
+			r.Ran, r.Why, r.Before = last.Ran, last.Why, moved.Before
+		} else {
 			r.Before = &moved.Now
 		}
 	}

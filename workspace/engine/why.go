@@ -20,11 +20,17 @@ type Change struct {
 
 // String is the change in one line.
 func (c Change) String() string {
+	// A param's note is its value, shortened, and its value a digest: the
+	// digest is worth showing only where the note doesn't tell.
+	notes := c.FromNote != c.ToNote
 	show := func(value, note string) string {
-		if note != "" && value != "" {
-			return note + " " + value
+		switch {
+		case note == "" || value == "":
+			return value
+		case notes && strings.HasPrefix(c.Name, "param "):
+			return note
 		}
-		return value
+		return note + " " + value
 	}
 	switch {
 	case c.From == "":

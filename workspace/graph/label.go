@@ -153,6 +153,9 @@ func ParsePattern(s, cwd string) (Pattern, error) {
 		if rel == "." {
 			rel = ""
 		}
+		if err := checkPath(cwd, true); err != nil {
+			return bad(fmt.Errorf("the current folder can't be a package: %v", err))
+		}
 		pkg := cwd
 		if rel != "" {
 			pkg = strings.TrimPrefix(cwd+"/"+rel, "/")
@@ -221,6 +224,7 @@ func (p Pattern) String() string {
 		s += "/..."
 	case p.All:
 		s += ":all"
+	case p.Name == "all" || p.Name == "*": // typed as //all, //a/all: with a colon it is every target
 	default:
 		s += ":" + p.Name
 	}
