@@ -3,10 +3,8 @@ export CGO_ENABLED = 0
 
 GO         ?= go
 PREFIX     ?= $(HOME)/.local
-GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build examples deps test lint cross bench fuzz install clean
+.PHONY: build examples deps test race lint cross bench fuzz install clean
 
 build: bin/ev
 
@@ -33,7 +31,8 @@ race:
 
 lint: deps
 	$(GO) vet ./...
-	@out=$$(bin/tools/gofumpt -l cas cmd rules starlark workspace *.go); \
+	cd tools && $(GO) vet ./...
+	@out=$$(bin/tools/gofumpt -l cas cmd rules starlark workspace tools *.go); \
 		if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
 	bin/tools/staticcheck ./...
 

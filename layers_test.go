@@ -48,7 +48,7 @@ func allowed(from, to string) bool {
 		return false
 	}
 	for _, may := range layers[best].may {
-		if within(to, may) && (may != "workspace" || best == len(layers)-1) {
+		if within(to, may) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -28,16 +29,22 @@ func resultHeader(c Class) string {
 	return pureHeader
 }
 
-func resultSum(header string, key Digest, msg []byte) []byte {
-	b := make([]byte, 0, len(header)+128+len(msg))
-	b = append(append(append(b, header...), key.String()...), msg...)
-	sum := blake3.Sum256(b)
-	return sum[:]
+func resultSum(header string, key Digest, msg []byte) (sum [32]byte) {
+	scratch := scratches.Get().(*[]byte)
+	b := append(append(append((*scratch)[:0], header...), key.String()...), msg...)
+	sum = blake3.Sum256(b)
+	*scratch = b
+	scratches.Put(scratch)
+	return sum
 }
+
+// scratches are what resultSum copies into: a blake3.Hasher is 10 kB large.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
 func encodeResultFile(c Class, key Digest, msg []byte) []byte {
 	b := []byte(resultHeader(c))
-	b = append(b, resultSum(resultHeader(c), key, msg)...)
+	sum := resultSum(resultHeader(c), key, msg)
+	b = append(b, sum[:]...)
 	return append(b, msg...)
 }
 
@@ -48,7 +55,7 @@ func decodeResultFile(key Digest, b []byte) (Class, []byte, error) {
 			continue
 		}
 		sum, msg := rest[:32], rest[32:]
-		if bytes.Equal(sum, resultSum(resultHeader(c), key, msg)) {
+		if [32]byte(sum) == resultSum(resultHeader(c), key, msg) {
 			return c, msg, nil
 		}
 	}

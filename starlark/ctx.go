@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	sl "go.starlark.net/starlark"
@@ -23,6 +22,7 @@ type analysis struct {
 	parents  map[string]bool // folders of declared files
 	checks   []cellCheck
 	memo     map[sl.Value]*param
+	shared   map[shareKey][]byte
 }
 
 type declared struct {
@@ -243,95 +243,156 @@ func (c *analysis) evaluate(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs [
 		"outputs?", &outputs, "decode?", &decode, "mnemonic?", &mnemonic); err != nil {
 		return nil, err
 	}
-	fail := func(format string, args ...any) (sl.Value, error) {
-		return nil, fmt.Errorf("%s: %s", b.Name(), fmt.Sprintf(format, args...))
-	}
 	a := &graph.Action{
 		Kind: graph.Evaluate, Mnemonic: mnemonic, Owner: c.target.Label,
 		Semantics: Semantics, StepLimit: evaluateSteps,
 	}
-	if err := c.takeFunction(t, a, fn); err != nil {
-		return fail("fn: %v", err)
+	if output == sl.None {
+		output = nil
 	}
-	if inputs != nil {
-		a.Inputs = make([]graph.Input, 0, inputs.Len())
-		for _, kv := range inputs.Items() {
-			name, ok := sl.AsString(kv[0])
-			f, ok2 := kv[1].(fileValue)
-			if !ok || !ok2 {
-				return fail("inputs maps names to files, not %s to %s", kv[0].Type(), kv[1].Type())
-			}
-			in := graph.Input{Name: name, File: f.file, Decode: defaultDecode(f.file.Slash())}
-			if decode != nil {
-				if v, found, _ := decode.Get(kv[0]); found {
-					in.Decode, _ = sl.AsString(v)
-				}
-			}
-			if err := setCodec(&in); err != nil {
-				return fail("%v", err)
-			}
-			a.Inputs = append(a.Inputs, in)
-		}
-		sort.Slice(a.Inputs, func(i, j int) bool { return a.Inputs[i].Name < a.Inputs[j].Name })
+	err := c.takeInputs(a, inputs, decode)
+	if err == nil {
+		err = c.takeParams(t, a, fn, params)
 	}
-	if decode != nil {
-		for _, k := range decode.Keys() {
-			name, _ := sl.AsString(k)
-			if !hasInput(a.Inputs, name) {
-				return fail("decode names %s, which is no input", k)
-			}
-		}
+	if err == nil {
+		err = c.takeOutputs(a, output, outputs)
 	}
-	if params != nil {
-		for _, kv := range params.Items() {
-			name, ok := sl.AsString(kv[0])
-			if !ok {
-				return fail("params: a name is a string, not %s", kv[0].Type())
-			}
-			if hasInput(a.Inputs, name) {
-				return fail("%q is both an input and a param", name)
-			}
-			p, err := c.param(t, kv[1])
-			if err != nil {
-				return fail("param %q: %v", name, err)
-			}
-			a.Params = append(a.Params, graph.Param{Name: name, Value: p})
-		}
-		sort.Slice(a.Params, func(i, j int) bool { return a.Params[i].Name < a.Params[j].Name })
-	}
-	objects := [][]any{a.Fn.(*param).objects}
-	for _, p := range a.Params {
-		objects = append(objects, p.Value.(*param).objects)
-	}
-	a.Sharing = sharing(objects...)
-	if (output == nil || output == sl.None) == (outputs == nil) {
-		return fail("either output or outputs is given")
-	}
-	if outputs != nil && outputs.Len() == 1 && outputs.Keys()[0] == sl.String("out") {
-		return fail("outputs = {\"out\": f} is written output = f")
-	}
-	if outputs == nil {
-		if err := c.output(output, a, "out"); err != nil {
-			return fail("%v", err)
-		}
-	} else {
-		items := outputs.Items()
-		slices.SortFunc(items, func(x, y sl.Tuple) int { return strings.Compare(x[0].String(), y[0].String()) })
-		for _, kv := range items {
-			name, ok := sl.AsString(kv[0])
-			if !ok || !isIdentifier(name) {
-				return fail("outputs: %s is no name", kv[0])
-			}
-			if err := c.output(kv[1], a, name); err != nil {
-				return fail("%v", err)
-			}
-		}
-		if len(a.Outputs) == 0 {
-			return fail("outputs is empty")
-		}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name(), err)
 	}
 	c.actions = append(c.actions, a)
 	return sl.None, nil
+}
+
+func (c *analysis) takeInputs(a *graph.Action, inputs, decode *sl.Dict) error {
+	if inputs != nil {
+		a.Inputs = make([]graph.Input, 0, inputs.Len())
+		for k, v := range inputs.Entries() {
+			name, ok := sl.AsString(k)
+			f, ok2 := v.(fileValue)
+			if !ok || !ok2 {
+				return fmt.Errorf("inputs maps names to files, not %s to %s", k.Type(), v.Type())
+			}
+			in := graph.Input{Name: name, File: f.file}
+			if decode != nil {
+				if v, found, _ := decode.Get(k); found {
+					in.Decode, _ = sl.AsString(v)
+				}
+			}
+			if in.Decode == "" {
+				in.Decode = defaultDecode(f.file)
+			}
+			if err := setCodec(&in); err != nil {
+				return err
+			}
+			a.Inputs = append(a.Inputs, in)
+		}
+		slices.SortFunc(a.Inputs, func(x, y graph.Input) int { return strings.Compare(x.Name, y.Name) })
+	}
+	if decode == nil {
+		return nil
+	}
+	for k := range decode.Entries() {
+		if name, _ := sl.AsString(k); !hasInput(a.Inputs, name) {
+			return fmt.Errorf("decode names %s, which is no input", k)
+		}
+	}
+	return nil
+}
+
+// takeParams freezes and fingerprints the function and the params.
+func (c *analysis) takeParams(t *sl.Thread, a *graph.Action, fn *sl.Function, params *sl.Dict) error {
+	p, err := c.param(t, fn)
+	if err != nil {
+		return fmt.Errorf("fn: %w", err)
+	}
+	a.Fn = p
+	if params != nil {
+		a.Params = make([]graph.Param, 0, params.Len())
+		for k, v := range params.Entries() {
+			name, ok := sl.AsString(k)
+			if !ok {
+				return fmt.Errorf("params: a name is a string, not %s", k.Type())
+			}
+			if hasInput(a.Inputs, name) {
+				return fmt.Errorf("%q is both an input and a param", name)
+			}
+			p, err := c.param(t, v)
+			if err != nil {
+				return fmt.Errorf("param %q: %w", name, err)
+			}
+			a.Params = append(a.Params, graph.Param{Name: name, Value: p})
+		}
+		slices.SortFunc(a.Params, func(x, y graph.Param) int { return strings.Compare(x.Name, y.Name) })
+	}
+	a.Sharing = c.sharing(p, a.Params)
+	return nil
+}
+
+// shareKey identifies a list of values with identities: those of one function
+// and one discriminator, say, are the same for all reps.
+type shareKey [4]*param
+
+func (c *analysis) sharing(fn *param, params []graph.Param) []byte {
+	var key shareKey
+	lists := make([][]any, 0, len(key))
+	add := func(p *param) {
+		if len(p.objects) > 0 {
+			if len(lists) < len(key) {
+				key[len(lists)] = p
+			}
+			lists = append(lists, p.objects)
+		}
+	}
+	add(fn)
+	for _, p := range params {
+		add(p.Value.(*param))
+	}
+	if len(lists) > len(key) {
+		return sharing(lists...)
+	}
+	s, ok := c.shared[key]
+	if !ok {
+		s = sharing(lists...)
+		if c.shared == nil {
+			c.shared = map[shareKey][]byte{}
+		}
+		c.shared[key] = s
+	}
+	return s
+}
+
+func (c *analysis) takeOutputs(a *graph.Action, output sl.Value, outputs *sl.Dict) error {
+	switch {
+	case (output == nil) == (outputs == nil):
+		return fmt.Errorf("either output or outputs is given")
+	case outputs == nil:
+		return c.output(output, a, "out")
+	case outputs.Len() == 0:
+		return fmt.Errorf("outputs is empty")
+	}
+	names := make([]string, 0, outputs.Len())
+	for k := range outputs.Entries() {
+		name, ok := sl.AsString(k)
+		if !ok || !isIdentifier(name) {
+			return fmt.Errorf("outputs: %s is no name", k)
+		}
+		names = append(names, name)
+	}
+	if len(names) == 1 && names[0] == "out" {
+		return fmt.Errorf("outputs = {\"out\": f} is written output = f")
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		f, _, err := outputs.Get(sl.String(name))
+		if err == nil {
+			err = c.output(f, a, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // hasInput searches inputs, which are sorted by name.
@@ -340,7 +401,11 @@ func hasInput(ins []graph.Input, name string) bool {
 	return ok
 }
 
-func defaultDecode(p string) string {
+func defaultDecode(f *graph.File) string {
+	p := f.Path
+	if f.Source() {
+		p = f.Label.Name
+	}
 	switch path.Ext(p) {
 	case ".json":
 		return "json"
@@ -372,16 +437,6 @@ func setCodec(in *graph.Input) error {
 	return nil
 }
 
-// takeFunction freezes and fingerprints an action's function.
-func (c *analysis) takeFunction(t *sl.Thread, a *graph.Action, fn *sl.Function) error {
-	p, err := c.param(t, fn)
-	if err != nil {
-		return err
-	}
-	a.Fn = p
-	return nil
-}
-
 // A param is a frozen value with its fingerprint: graph.Value.
 type param struct {
 	value sl.Value
@@ -398,11 +453,7 @@ func (p *param) Text() string {
 	if fn, ok := p.value.(*sl.Function); ok {
 		return functionName(fn)
 	}
-	s := p.value.String()
-	if len(s) > 60 {
-		s = s[:57] + "..."
-	}
-	return s
+	return shorten(p.value)
 }
 
 func (c *analysis) param(t *sl.Thread, v sl.Value) (*param, error) {

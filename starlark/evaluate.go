@@ -164,14 +164,6 @@ func outputNames(a *graph.Action) string {
 	return strings.Join(names, ", ")
 }
 
-func shorten(v sl.Value) string {
-	s := v.String()
-	if len(s) > 60 {
-		s = s[:57] + "..."
-	}
-	return s
-}
-
 func encodeOutput(format string, v sl.Value) ([]byte, error) {
 	switch format {
 	case "json":

@@ -429,7 +429,7 @@ def f(x):
 	}
 	want := `{"at":["command","command","ls"],"commands":["ls"],"events":[` +
 		`{"exit":0,"kind":"command","output":"a\n","status":"completed","text":"ls"},` +
-		`{"arguments":{"a":[2],"b":1},"kind":"tool","name":"mcp__s__t","result":null},` +
+		`{"arguments":{"a":[2],"b":1},"kind":"tool","name":"mcp__s__t","result":null,"status":"completed"},` +
 		`{"kind":"error","message":"oops"},` +
 		`{"kind":"message","role":"assistant","text":"done"},` +
 		`{"exit":null,"kind":"command","output":"","status":"in_progress","text":"sleep"}],` +
@@ -494,9 +494,36 @@ func TestEvaluateParallel(t *testing.T) {
 	}
 }
 
-func TestParamText(t *testing.T) {
-	long := &param{value: sl.String(strings.Repeat("é", 100))}
-	if s := long.Text(); len(s) > 64 {
-		t.Errorf("%d bytes", len(s))
+func TestShowValue(t *testing.T) {
+	cyclic := sl.NewList(nil)
+	if err := cyclic.Append(frozenStruct(sl.StringDict{"l": sl.None})); err != nil {
+		t.Fatal(err)
+	}
+	if err := cyclic.Append(&instance{provider: defaultInfo, values: sl.StringDict{"l": cyclic}}); err != nil {
+		t.Fatal(err)
+	}
+	long := make([]sl.Value, 100_000)
+	for i := range long {
+		long[i] = sl.MakeInt(i)
+	}
+	for _, c := range []struct {
+		v    sl.Value
+		want string
+	}{
+		{sl.MakeInt(1), "1"},
+		{sl.String("a\n"), `"a\n"`},
+		{list(dict(sl.String("k"), sl.Tuple{sl.None})), `[{"k": (None,)}]`},
+		{sl.String(strings.Repeat("é", 100)), `"` + strings.Repeat("é", 28) + "..."},
+		{sl.String("\xff"), `"\xff"`},
+		{sl.NewList(long[:30]), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16..."},
+		{sl.NewList(long), "<list>"},
+		{cyclic, "<list>"},
+		{frozenStruct(sl.StringDict{"l": cyclic}), "<struct>"},
+		{newRep(nil, Blob{}), "<rep>"},
+		{&eventSeq{opaque{"events"}, nil, false}, "<events>"},
+	} {
+		if got := (&param{value: c.v}).Text(); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
 	}
 }

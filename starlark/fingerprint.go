@@ -169,7 +169,6 @@ const (
 	valModule
 	valRange
 	valSample
-	valSkipped
 )
 
 type closureWalk struct {

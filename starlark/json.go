@@ -175,14 +175,21 @@ func appendString(b []byte, s string) []byte {
 
 // ParseJSON reads one JSON value. Objects become dicts in the order of the
 // text (a key given twice is an error), numbers ints or floats.
-func ParseJSON(data []byte) (sl.Value, error) {
-	p := jsonParser{data: data}
+func ParseJSON(data []byte) (sl.Value, error) { return parseJSON(jsonParser{data: data}) }
+
+// parseForeignJSON reads JSON that is not ours: there \udcXX is half a character
+// like any other, and no raw byte.
+func parseForeignJSON(data []byte) (sl.Value, error) {
+	return parseJSON(jsonParser{data: data, foreign: true})
+}
+
+func parseJSON(p jsonParser) (sl.Value, error) {
 	v, err := p.value(0)
 	if err != nil {
 		return nil, err
 	}
 	p.space()
-	if p.pos < len(data) {
+	if p.pos < len(p.data) {
 		return nil, p.fail("more after the value")
 	}
 	return v, nil
@@ -208,8 +215,9 @@ func ParseJSONLines(data []byte) (*sl.List, error) {
 }
 
 type jsonParser struct {
-	data []byte
-	pos  int
+	data    []byte
+	pos     int
+	foreign bool
 }
 
 func (p *jsonParser) fail(format string, args ...any) error {
@@ -436,7 +444,7 @@ func (p *jsonParser) escape(i int, out *[]byte) (int, error) {
 					return 12, nil
 				}
 			}
-			if 0xdc80 <= r && r <= 0xdcff { // a raw byte
+			if !p.foreign && 0xdc80 <= r && r <= 0xdcff { // a raw byte
 				*out = append(*out, byte(r))
 			} else { // a half character of somebody else's: its three bytes
 				*out = append(*out, 0xe0|byte(r>>12), 0x80|byte(r>>6)&0x3f, 0x80|byte(r)&0x3f)

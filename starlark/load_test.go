@@ -283,7 +283,7 @@ func TestCancelled(t *testing.T) {
 
 // TestManyErrors: all faults of several files, in one order, in every run.
 func TestManyErrors(t *testing.T) {
-	files := map[string]string{"r.star": "r = rule(implementation = lambda ctx: fail(str(ctx.label)), attrs = {'dep': attr.label()})"}
+	files := map[string]string{"r.star": "r = rule(implementation = lambda ctx: fail(str(ctx.label)), attrs = {'dep': attr.label(), 'zero': attr.string_list(), 'dict': attr.string_dict()})"}
 	for i := range 8 {
 		files[fmt.Sprintf("p%d/BUILD.star", i)] = "load('//:r.star', 'r')\nr(name = 'x')\nr(name = 'y')"
 	}
@@ -321,7 +321,7 @@ func TestDepsAndShow(t *testing.T) {
 		t.Errorf("got %s", s)
 	}
 	y := targets["//:y"]
-	if s := fmt.Sprint(ShowValue(y.Attrs["f"]), ShowValue(y.Attrs["a"]), ShowValue(y.Attrs["b"]), ShowValue(nil), y.Tags, y.Pos, y.Kind); s != `//:r.star%markf.txt[":x", "f.txt", "//:x"][t]BUILD.star:3:2r` {
+	if s := fmt.Sprint(AttrText(y.Attrs["f"]), AttrText(y.Attrs["a"]), AttrText(y.Attrs["b"]), AttrText(nil), y.Tags, y.Pos, y.Kind); s != `//:r.star%markf.txt[":x", "f.txt", "//:x"][t]BUILD.star:3:2r` {
 		t.Errorf("got %s", s)
 	}
 	if b.packages[pkgKey{}].Target("y") != y {

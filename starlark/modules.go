@@ -152,8 +152,9 @@ func reModule() *starlarkstruct.Module {
 	}}
 }
 
-// statsModule exposes rules/stats. All figures are rounded to six decimals, so
-// that scorecards are the same bytes on every machine.
+// statsModule exposes rules/stats. All figures but the p of
+// fisher and boschloo, which are compared with alpha, are rounded to six decimals,
+// so that scorecards are the same bytes on every machine.
 func statsModule() *starlarkstruct.Module {
 	pair := func(lo, hi float64) sl.Value { return sl.Tuple{number(lo), number(hi)} }
 	interval := func(name string, f func(k, n int, confidence float64) (float64, float64, error)) *sl.Builtin {

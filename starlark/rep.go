@@ -146,13 +146,13 @@ func eventValue(e transcript.Event) (sl.Value, error) {
 			d["exit"] = sl.MakeInt(*e.Exit)
 		}
 	case transcript.KindTool:
-		d["name"] = sl.String(e.Name)
+		d["name"], d["status"] = sl.String(e.Name), sl.String(e.Status)
 		for name, raw := range map[string][]byte{"arguments": e.Arguments, "result": e.Result} {
 			d[name] = sl.None
 			if len(raw) == 0 {
 				continue
 			}
-			v, err := ParseJSON(raw)
+			v, err := parseForeignJSON(raw)
 			if err != nil { // invalid UTF-8, say: the text itself is still evidence
 				v = sl.String(raw)
 			}

@@ -2,6 +2,7 @@ package starlark
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"unicode/utf8"
@@ -28,6 +29,14 @@ func pureBuiltin(name string, version int, fn builtinFunc) *sl.Builtin {
 	return b
 }
 
+// exactMath are the functions of math whose result IEEE 754 fixes to the last
+// bit. The others may differ between processors (a fused multiply-add, say): the
+// architecture is in the key of what uses them, so that a shared cache never
+// holds two answers under one.
+var exactMath = map[string]bool{
+	"ceil": true, "copysign": true, "fabs": true, "floor": true, "mod": true, "remainder": true, "round": true, "sqrt": true,
+}
+
 // base holds the predeclared names of every .star file.
 var base = sync.OnceValue(func() sl.StringDict {
 	for name, v := range sl.Universe {
@@ -38,6 +47,9 @@ var base = sync.OnceValue(func() sl.StringDict {
 	for name, v := range slmath.Module.Members {
 		if b, ok := v.(*sl.Builtin); ok {
 			builtinIDs[b] = "math." + name + "@1"
+			if !exactMath[name] {
+				builtinIDs[b] += "/" + runtime.GOARCH
+			}
 		}
 	}
 	attr := sl.StringDict{"one_of": sl.NewBuiltin("attr.one_of", makeOneOf)}

@@ -344,7 +344,7 @@ func (d *depset) writeFingerprint(w *closureWalk, path string) error {
 	return w.value(sl.Tuple(list), path)
 }
 
-// A sampleValue says which draw an action is; see rules that run processes.
+// A sampleValue says which draw an action is; of a producer that runs.
 type sampleValue struct {
 	opaque
 	stream       string

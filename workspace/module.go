@@ -72,7 +72,7 @@ type moduleFile struct {
 }
 
 // parseModule evaluates the text of MODULE.star. It reads nothing else:
-// whether the dependencies are there is for checkDependencies.
+// whether the dependencies are there is for Workspace.declare.
 func parseModule(src []byte, version string) (*moduleFile, error) {
 	m := &moduleFile{
 		version: version,

@@ -279,7 +279,11 @@ func (w *Workspace) IsFile(repo, rel string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkPath(rel); err != nil || rel == "" {
+	err = checkPath(rel)
+	if err == nil && rel == "" {
+		err = errDirectory
+	}
+	if err != nil {
 		return t.fail("find", rel, err)
 	}
 	dir, name := path.Split(rel)

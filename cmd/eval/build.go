@@ -20,16 +20,6 @@ func buildCommand() *cli.Command {
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runBuild) })
 }
 
-// withSession opens the workspace for a verb and closes it after.
-func withSession(ctx context.Context, s *settings, f func(context.Context, *session) error) error {
-	ses, err := open(s)
-	if err != nil {
-		return err
-	}
-	defer ses.close()
-	return f(ctx, ses)
-}
-
 func runBuild(ctx context.Context, s *session) error {
 	log, err := newEventLog(s.values["events"], s.values["profile"])
 	if err != nil {
@@ -51,10 +41,8 @@ func runBuild(ctx context.Context, s *session) error {
 	rep, err := eng.Build(ctx, targets)
 	live.end()
 	if rep != nil {
-		if lerr := log.finish(rep); lerr != nil && err == nil {
-			err = lerr
-		}
-		met := s.printBuild(eng, rep, errors.Is(err, engine.ErrInterrupted))
+		cards, met := printBuild(rep, errors.Is(err, engine.ErrInterrupted))
+		log.finish(rep, cards)
 		if err == nil {
 			return verdictOf(rep, met)
 		}
@@ -79,14 +67,12 @@ func verdictOf(rep *engine.Report, met bool) error {
 }
 
 // printBuild prints problems, changed verdicts, the table and the summary. It
-// returns whether every expectation is met.
-func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted bool) (met bool) {
+// returns the scorecards, and whether every expectation is met.
+func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met bool) {
 	for _, p := range rep.Problems {
 		printProblem(p)
 	}
-	var cards []*scorecard
 	met = true
-	now := s.engine(engine.Options{}) // eng knows the slots as they were before
 	for _, t := range rep.Targets {
 		card := parseScorecard(t.Scorecard)
 		if card == nil {
@@ -94,13 +80,8 @@ func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted
 		}
 		cards = append(cards, card)
 		met = met && (card.ExpectMet == nil || *card.ExpectMet)
-		// Slots are read only where a scorecard can have changed: it ran, or
-		// that of a still earlier build was restored.
-		if t.Status != engine.Ran && rep.Restored == 0 {
-			continue
-		}
-		if before := parseScorecard(eng.Last(t.Target, t.Digest)); before != nil {
-			if line := changed(eng, now, t.Target, before, card); line != "" {
+		if before := parseScorecard(t.Before); before != nil {
+			if line := changed(t, before, card); line != "" {
 				fmt.Println(line)
 			}
 		}
@@ -110,7 +91,7 @@ func (s *session) printBuild(eng *engine.Engine, rep *engine.Report, interrupted
 		printHolm(cards)
 	}
 	fmt.Println(summary(rep, interrupted))
-	return met
+	return cards, met
 }
 
 func printProblem(p engine.Problem) {
@@ -137,8 +118,8 @@ func printHolm(cards []*scorecard) {
 		if c.Kind != "probe" {
 			continue
 		}
-		p := 1.0
-		if c.PValue != nil {
+		p := 1.0 // as for a family: one without a conclusion counts all the same
+		if c.PValue != nil && (c.Conclusion == "increased" || c.Conclusion == "decreased") {
 			p = *c.PValue
 		}
 		ps = append(ps, p)
@@ -188,7 +169,7 @@ func summary(rep *engine.Report, interrupted bool) string {
 }
 
 // changed is the line for a verdict that is not what it was.
-func changed(old, now *engine.Engine, t *starlark.Target, before, after *scorecard) string {
+func changed(t engine.TargetResult, before, after *scorecard) string {
 	if before.Verdict == after.Verdict && before.Conclusion == after.Conclusion {
 		return ""
 	}
@@ -198,9 +179,9 @@ func changed(old, now *engine.Engine, t *starlark.Target, before, after *scoreca
 	} else if before.Conclusion != after.Conclusion {
 		from, to = before.Verdict+" "+before.Conclusion, after.Verdict+" "+after.Conclusion
 	}
-	line := fmt.Sprintf("%s %s → %s", t.Label, from, to)
-	if why := cause(old, now, t); why != "" {
-		line += ": " + why
+	line := fmt.Sprintf("%s %s → %s", t.Target.Label, from, to)
+	if t.Cause != "" {
+		line += ": " + t.Cause
 	}
 	if f := flips(before, after); len(f) > 0 {
 		var names []string
@@ -213,30 +194,6 @@ func changed(old, now *engine.Engine, t *starlark.Target, before, after *scoreca
 		line += "; flipped: " + strings.Join(names, ", ")
 	}
 	return safe(line)
-}
-
-// cause is what made the reps of a target be judged otherwise than in the build
-// before, or else what made it be scored otherwise. Nothing need have run: the
-// results may be those of a still earlier build.
-func cause(old, now *engine.Engine, t *starlark.Target) string {
-	score := ""
-	for _, a := range t.Result.Actions {
-		isScore := a == t.Result.Scorecard.Action
-		if !isScore && a.Mnemonic != "Discriminate" {
-			continue
-		}
-		was, ok := old.Slot(a.Slot())
-		is, _ := now.Slot(a.Slot())
-		if !ok || was.Now.Key == is.Now.Key {
-			continue
-		}
-		why := engine.Summarize(engine.Diff(was.Fields, is.Fields))
-		if !isScore {
-			return why
-		}
-		score = why
-	}
-	return score
 }
 
 // A flip is a rep whose outcome is not what it was.

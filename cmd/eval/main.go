@@ -21,7 +21,6 @@ const (
 	exitFault       = 9 // a fault of ours
 	exitInterrupted = 8
 	exitUsage       = 2 // the command line or a .star file is wrong
-	exitSeal        = 5
 	exitInfra       = 6
 	exitFailed      = 1 // an action or target failed
 	exitGate        = 3 // everything was built and an expectation is not met
@@ -39,11 +38,6 @@ func run() (code int) {
 			code = exitFault
 		}
 	}()
-	// A build is short and allocates steadily: collecting less often is a
-	// third of its time, for some tens of MB (see make bench).
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C kills

@@ -24,7 +24,7 @@ func attrText(t *starlark.Target, name string) string {
 	case "visibility":
 		return "[" + strings.Join(t.Visibility, ", ") + "]"
 	}
-	return starlark.ShowValue(t.Attrs[name])
+	return starlark.AttrText(t.Attrs[name])
 }
 
 // deps is the set with all that it depends on.

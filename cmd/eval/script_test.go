@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,11 +57,22 @@ func TestScripts(t *testing.T) {
 			case "race":
 				return raceEnabled, nil
 			case "user": // asuser works
-				return canBeUser(), nil
+				return needed(canBeUser(), "a second user id (a user namespace that maps one has none)")
+			case "terminal":
+				_, err := exec.LookPath("script")
+				return needed(runtime.GOOS == "linux" && err == nil, "script(1) of Linux, for a terminal")
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
+}
+
+// needed makes the lack of what a test needs a failure where EVAL_STRICT is set.
+func needed(have bool, what string) (bool, error) {
+	if !have && os.Getenv("EVAL_STRICT") != "" {
+		return false, fmt.Errorf("EVAL_STRICT is set, and there is no %s", what)
+	}
+	return have, nil
 }
 
 // canBeUser is false where root can't become another, as in a user namespace

@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +12,6 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/evalbuild/eval/cas"
-	"github.com/evalbuild/eval/rules"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace"
 	"github.com/evalbuild/eval/workspace/engine"
@@ -32,6 +28,16 @@ type session struct {
 	store  *cas.Store
 	state  string // folder of this workspace's state in the cache root
 	loader *starlark.Loader
+}
+
+// withSession opens the workspace for a verb and closes it after.
+func withSession(ctx context.Context, s *settings, f func(context.Context, *session) error) error {
+	ses, err := open(s)
+	if err != nil {
+		return err
+	}
+	defer ses.close()
+	return f(ctx, ses)
 }
 
 // open finds the workspace and opens the store.
@@ -173,82 +179,4 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
 	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going"), time.Now
 	return engine.New(o)
-}
-
-// files is the workspace as the language sees it, with the built-in rules as
-// the module @eval everywhere but in the workspace of that name.
-type files struct{ *workspace.Workspace }
-
-const builtinRepo = "eval"
-
-func (f files) Canonical(repo string) (string, error) {
-	repo = f.Workspace.Canonical(repo)
-	if repo == "" || repo == builtinRepo {
-		return repo, nil
-	}
-	_, err := f.Root(repo)
-	return repo, err
-}
-
-func builtinName(rel string) (string, error) {
-	name, ok := strings.CutPrefix(rel, "rules/")
-	if !ok || strings.Contains(name, "/") {
-		return "", fmt.Errorf("read @eval//%s: the built-in module has only @eval//rules:NAME.star", filepath.Dir(rel))
-	}
-	return name, nil
-}
-
-func (f files) ReadFile(repo, rel string) ([]byte, error) {
-	if repo != builtinRepo {
-		return f.Workspace.ReadFile(repo, rel)
-	}
-	name, err := builtinName(rel)
-	if err != nil {
-		return nil, err
-	}
-	data, err := rules.Files.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		var names []string
-		entries, _ := rules.Files.ReadDir(".")
-		for _, e := range entries {
-			names = append(names, e.Name())
-		}
-		return nil, fmt.Errorf("there is no built-in file %s%s", name, graph.DidYouMean(name, names))
-	}
-	return data, err
-}
-
-func (f files) ReadHead(repo, rel string, n int) ([]byte, error) {
-	file, err := f.OpenFile(repo, rel)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return io.ReadAll(io.LimitReader(file, int64(n)))
-}
-
-func (f files) HasPackage(repo, pkg string) (bool, error) {
-	if repo == builtinRepo {
-		return false, nil
-	}
-	return f.Workspace.HasPackage(repo, pkg)
-}
-
-func (f files) IsFile(repo, rel string) error {
-	if repo == builtinRepo {
-		_, err := f.ReadFile(repo, rel)
-		return err
-	}
-	return f.Workspace.IsFile(repo, rel)
-}
-
-// sources reads source files for the engine.
-type sources files
-
-func (s sources) Digest(l graph.Label) (cas.Digest, error) {
-	return s.Workspace.Digest(l.Repo, l.Path())
-}
-
-func (s sources) Open(l graph.Label) (io.ReadCloser, error) {
-	return s.Workspace.OpenFile(l.Repo, l.Path())
 }

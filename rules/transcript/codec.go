@@ -21,9 +21,6 @@ const (
 	SiblingRead    = "sibling-read"
 )
 
-// Source opens a transcript; it may be called again.
-type Source func() (io.ReadCloser, error)
-
 // Kind says which fields of an Event have a meaning.
 type Kind string
 

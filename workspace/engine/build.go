@@ -54,7 +54,7 @@ type node struct {
 
 	inputs  []cas.Digest
 	fields  []graph.Field // see explained
-	enc     graph.Encoded
+	key     graph.Key
 	outputs []output
 	ran     bool   // in this build
 	why     string // of a miss
@@ -100,7 +100,7 @@ type build struct {
 	exported map[*starlark.Target]bool
 }
 
-func (e *Engine) newBuild(targets []*starlark.Target, plan bool) (*build, error) {
+func (e *Engine) newBuild(targets []*starlark.Target, plan bool) *build {
 	b := &build{
 		Engine: e, plan: plan, targets: targets,
 		byAction: map[*graph.Action]*node{},
@@ -112,8 +112,12 @@ func (e *Engine) newBuild(targets []*starlark.Target, plan bool) (*build, error)
 	}
 	for _, t := range targets {
 		seen := map[*node]bool{}
-		for _, f := range filesOf(t) {
-			b.need(f, seen, func(n *node) { b.needs[t] = append(b.needs[t], n) })
+		add := func(n *node) { b.needs[t] = append(b.needs[t], n) }
+		for _, f := range t.Result.Files {
+			b.need(f, seen, add)
+		}
+		for _, e := range t.Result.Exports {
+			b.need(e.File, seen, add)
 		}
 	}
 	for _, n := range b.nodes {
@@ -121,7 +125,7 @@ func (e *Engine) newBuild(targets []*starlark.Target, plan bool) (*build, error)
 			b.ready = append(b.ready, n)
 		}
 	}
-	return b, nil
+	return b
 }
 
 // need adds the action that makes f, and those that it needs.
@@ -338,7 +342,7 @@ func (b *build) settle(ctx context.Context, out outcome) *node {
 	default:
 		n.ran = n.ran || n.state == running && !out.hit
 		n.setOutputs(out.outputs)
-		key := n.enc.Key
+		key := n.key
 		b.transition(n, done)
 		b.end(n, out)
 		if b.byKey[key] == n {
@@ -358,7 +362,7 @@ func (b *build) retry(n *node, out outcome) {
 		b.fail(n, out)
 		return
 	}
-	key := n.enc.Key
+	key := n.key
 	twins := b.parked[key] // their inputs are files of the same content
 	delete(b.byKey, key)
 	delete(b.parked, key)
@@ -389,11 +393,11 @@ func (b *build) miss(n *node, out outcome) *node {
 		return nil
 	}
 	b.transition(n, running)
-	if b.byKey[n.enc.Key] != nil && b.again == nil { // Verify reports on each
-		b.parked[n.enc.Key] = append(b.parked[n.enc.Key], n)
+	if b.byKey[n.key] != nil && b.again == nil { // Verify reports on each
+		b.parked[n.key] = append(b.parked[n.key], n)
 		return nil
 	}
-	b.byKey[n.enc.Key] = n
+	b.byKey[n.key] = n
 	return n
 }
 
@@ -410,7 +414,7 @@ func (b *build) unpark(key graph.Key, out outcome) {
 
 func (b *build) fail(n *node, out outcome) {
 	b.problems = append(b.problems, Problem{n.action, out.err, out.infra})
-	key := n.enc.Key
+	key := n.key
 	b.transition(n, failed)
 	b.end(n, out)
 	if b.byKey[key] == n { // twins would fail alike
@@ -434,16 +438,7 @@ func (b *build) end(n *node, out outcome) {
 		why = ""
 	}
 	b.o.Event(Event{
-		Action: n.action, Key: n.enc.Key, Status: n.status(), Why: why, Err: out.err,
+		Action: n.action, Key: n.key, Status: n.status(), Why: why, Err: out.err,
 		Start: out.start, Wall: out.wall, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
 	})
-}
-
-// filesOf are the files that building t builds: its own and what it shows.
-func filesOf(t *starlark.Target) []*graph.File {
-	files := slices.Clone(t.Result.Files)
-	for _, e := range t.Result.Exports {
-		files = append(files, e.File)
-	}
-	return files
 }

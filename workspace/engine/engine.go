@@ -32,7 +32,7 @@ type Options struct {
 	Event     func(Event)                         // called by one goroutine at a time, may be nil
 }
 
-// An Engine builds targets.
+// An Engine serves one build: it remembers slots as they were before it.
 type Engine struct {
 	o     Options
 	slots *slots
@@ -90,7 +90,11 @@ type TargetResult struct {
 	// if it has none or it was not made.
 	Scorecard []byte
 	Digest    cas.Digest
-	Outputs   int
+	// Before is what the scorecard was in the last build here, nil if that was
+	// the same or is lost, and Cause what changed since. Of a Build only.
+	Before  []byte
+	Cause   string
+	Outputs int
 }
 
 // A Report is what a build or a plan did.
@@ -122,13 +126,10 @@ var ErrInterrupted = errors.New("interrupted")
 // Failures of actions are in the report; the error is ErrInterrupted, or a
 // fault that stopped everything.
 func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report, error) {
-	b, err := e.newBuild(targets, false)
-	if err != nil {
-		return nil, err
-	}
+	b := e.newBuild(targets, false)
+	var err error
 	for {
-		err = b.run(ctx)
-		if err != nil {
+		if err = b.run(ctx); err != nil {
 			break
 		}
 		// An output found damaged while it is copied is made again, and copied
@@ -143,19 +144,21 @@ func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report
 			break
 		}
 	}
+	rep := b.report()
+	for i := range rep.Targets {
+		b.change(&rep.Targets[i])
+	}
 	if serr := b.saveSlots(); serr != nil && err == nil {
 		err = serr
 	}
-	return b.report(), err
+	return rep, err
 }
 
-// Plan finds out what Build would run. It writes nothing.
+// Plan finds out what Build would run. It stores nothing; a damaged blob that it
+// meets goes to the store's quarantine, as always.
 func (e *Engine) Plan(ctx context.Context, targets []*starlark.Target) (*Report, error) {
-	b, err := e.newBuild(targets, true)
-	if err != nil {
-		return nil, err
-	}
-	err = b.run(ctx)
+	b := e.newBuild(targets, true)
+	err := b.run(ctx)
 	return b.report(), err
 }
 
@@ -189,7 +192,7 @@ func (b *build) targetResult(t *starlark.Target) TargetResult {
 			res.Status = s
 		}
 	}
-	res.Outputs = len(outputsOf(t))
+	res.Outputs = len(shown(t))
 	if f := t.Result.Scorecard; f != nil {
 		n := b.byAction[f.Action]
 		if n != nil && n.state == done {

@@ -25,33 +25,35 @@ type copyJob struct {
 	dst  string
 }
 
-// outputsOf lists what is shown of a target: path below its output folder →
-// file. Sources among its files are not copied: they are in the workspace.
-func outputsOf(t *starlark.Target) map[string]*graph.File {
-	out := map[string]*graph.File{}
+// shown lists what is copied to a target's output folder: its outputs, then its
+// exports, each path once. Sources among its files are not copied: they are in
+// the workspace.
+func shown(t *starlark.Target) []starlark.Export {
+	var out []starlark.Export
+	seen := map[string]bool{}
+	add := func(e starlark.Export) {
+		if !seen[e.Path] {
+			seen[e.Path] = true
+			out = append(out, e)
+		}
+	}
 	for _, f := range t.Result.Files {
 		if !f.Source() && f.Label == t.Label {
-			out[f.Path] = f
+			add(starlark.Export{Path: f.Path, File: f})
 		}
 	}
 	for _, e := range t.Result.Exports {
-		out[e.Path] = e.File
+		add(e)
 	}
 	return out
 }
 
-// pathsOf lists the same paths in a fixed order.
-func pathsOf(t *starlark.Target) []string {
-	var out []string
-	for _, f := range t.Result.Files {
-		if !f.Source() && f.Label == t.Label {
-			out = append(out, f.Path)
-		}
+func shownPaths(t *starlark.Target) []string {
+	var paths []string
+	for _, e := range shown(t) {
+		paths = append(paths, e.Path)
 	}
-	for _, e := range t.Result.Exports {
-		out = append(out, e.Path)
-	}
-	return out
+	return paths
 }
 
 // Folder is a target's output folder.
@@ -82,13 +84,13 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 		}
 		complete := true
 		var batch []copyJob
-		for path, f := range outputsOf(t) {
-			n := b.byAction[f.Action]
+		for _, e := range shown(t) {
+			n := b.byAction[e.File.Action]
 			if n != nil && n.state != done {
 				complete = false
 				continue
 			}
-			batch = append(batch, copyJob{n, f, filepath.Join(b.Folder(t.Label), filepath.FromSlash(path))})
+			batch = append(batch, copyJob{n, e.File, filepath.Join(b.Folder(t.Label), filepath.FromSlash(e.Path))})
 		}
 		for _, n := range b.needs[t] {
 			complete = complete && n.state == done
@@ -168,7 +170,7 @@ func (b *build) prune(t *starlark.Target) error {
 		return nil
 	}
 	now := map[string]bool{}
-	for _, p := range pathsOf(t) {
+	for _, p := range shownPaths(t) {
 		now[p] = true
 	}
 	var old []string

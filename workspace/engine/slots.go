@@ -247,7 +247,7 @@ func (b *build) keyStamp(l graph.Label) (keys string, ran bool) {
 	for _, n := range nodes {
 		if n.state == done {
 			ran = ran || n.ran
-			parts = append(parts, n.action.Slot().Path, string(n.enc.Key.Hash[:]))
+			parts = append(parts, n.action.Slot().Path, string(n.key.Hash[:]))
 		}
 	}
 	return stamp(parts), ran
@@ -256,7 +256,7 @@ func (b *build) keyStamp(l graph.Label) (keys string, ran bool) {
 // outputStamp digests what is shown of a requested target; exported says
 // whether all of it is, or is about to be, as described.
 func outputStamp(t *starlark.Target, exported bool) string {
-	parts := pathsOf(t)
+	parts := shownPaths(t)
 	if !exported {
 		parts = append(parts, "") // some old outputs may still be there
 	}
@@ -286,7 +286,7 @@ func (b *build) saveTarget(l graph.Label, t *starlark.Target) error {
 	old, nodes := b.slots.load(l), b.owned[l]
 	f := &slotFile{Label: l.String(), intern: map[row]int{}, Outputs: old.Outputs}
 	if t != nil {
-		f.Outputs = pathsOf(t)
+		f.Outputs = shownPaths(t)
 		if !b.exported[t] { // what is there now isn't known: keep both lists
 			f.Outputs = append(f.Outputs, old.Outputs...)
 			slices.Sort(f.Outputs)
@@ -332,7 +332,7 @@ func (f *slotFile) movedRecord(old *slotFile, r SlotRecord) SlotRecord {
 
 func (b *build) newRecord(f, old *slotFile, last *SlotRecord, n *node) SlotRecord {
 	r := SlotRecord{Path: n.action.Slot().Path, Mnemonic: n.action.Mnemonic}
-	key := n.enc.Key.String()
+	key := n.key.String()
 	if last != nil {
 		moved := f.movedRecord(old, *last)
 		if last.Now.Key == key {
@@ -354,7 +354,10 @@ func (b *build) newRecord(f, old *slotFile, last *SlotRecord, n *node) SlotRecor
 // Before returns the target's last scorecard that differed from the one of
 // digest now, as far as its slot remembers and the store still has it; else nil.
 func (e *Engine) Before(t *starlark.Target, now cas.Digest) []byte {
-	r := e.scorecardSlot(t)
+	if t.Result.Scorecard == nil {
+		return nil
+	}
+	r := e.slots.load(t.Label).record(t.Result.Scorecard.Action.Slot().Path)
 	if r == nil {
 		return nil
 	}
@@ -364,21 +367,6 @@ func (e *Engine) Before(t *starlark.Target, now cas.Digest) []byte {
 	return e.differing(t, r.Before, now)
 }
 
-// Last is Before for what the slot held last, and nothing earlier.
-func (e *Engine) Last(t *starlark.Target, now cas.Digest) []byte {
-	if r := e.scorecardSlot(t); r != nil {
-		return e.differing(t, &r.Now, now)
-	}
-	return nil
-}
-
-func (e *Engine) scorecardSlot(t *starlark.Target) *SlotRecord {
-	if t.Result.Scorecard == nil {
-		return nil
-	}
-	return e.slots.load(t.Label).record(t.Result.Scorecard.Action.Slot().Path)
-}
-
 func (e *Engine) differing(t *starlark.Target, a *SlotAction, now cas.Digest) []byte {
 	f := t.Result.Scorecard
 	if f.Index >= len(a.Out) || a.Out[f.Index] == now.String() {
@@ -386,6 +374,34 @@ func (e *Engine) differing(t *starlark.Target, a *SlotAction, now cas.Digest) []
 	}
 	data, _ := e.ReadOutput(f, a)
 	return data
+}
+
+// change fills in what a target's scorecard was in the build before, and why it
+// is another now. It is called before the slots are saved. Nothing need have
+// run: the result may be that of a still earlier build.
+func (b *build) change(res *TargetResult) {
+	t := res.Target
+	if res.Scorecard == nil || b.slotsCurrent(t, b.exported[t]) {
+		return
+	}
+	score := t.Result.Scorecard.Action
+	old := b.slots.load(t.Label)
+	if r := old.record(score.Slot().Path); r != nil {
+		res.Before = b.differing(t, &r.Now, res.Digest)
+	}
+	if res.Before == nil {
+		return
+	}
+	for _, n := range b.owned[t.Label] {
+		r := old.record(n.action.Slot().Path)
+		if r == nil || n.state != done || r.Now.Key == n.key.String() || n.action == score && res.Cause != "" {
+			continue
+		}
+		res.Cause = Summarize(Diff(old.fields(&r.Now), n.explained()))
+		if n.action != score {
+			return
+		}
+	}
 }
 
 // ReadOutput reads what the action a, of f's slot, once made of f.

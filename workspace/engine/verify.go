@@ -58,12 +58,10 @@ func (r *recomputed) fault(f Fault) {
 
 // Verify computes every output of the targets again from the sources alone and
 // compares: with the result that the store has for the same key, and with the
-// copies in the output folder. It changes nothing.
+// copies in the output folder. It stores nothing; a damaged blob that it meets
+// is a fault, and goes to the store's quarantine.
 func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Fault, *Report, error) {
-	b, err := e.newBuild(targets, false)
-	if err != nil {
-		return nil, nil, err
-	}
+	b := e.newBuild(targets, false)
 	b.again = &recomputed{blobs: map[cas.Digest][]byte{}}
 	if err := b.run(ctx); err != nil {
 		return nil, b.report(), err
@@ -95,6 +93,10 @@ func (b *build) recompute(ctx context.Context, n *node) outcome {
 	}
 	stored, err := b.lookup(n)
 	if isMiss(err) {
+		var blob *cas.BlobError
+		if errors.As(err, &blob) && blob.Reason == cas.Damaged {
+			b.again.fault(Fault{Label: n.action.Owner, Path: n.action.Slot().Path, Where: "store", Cause: err.Error()})
+		}
 		return out
 	}
 	if err != nil {
@@ -118,21 +120,19 @@ func (b *build) recompute(ctx context.Context, n *node) outcome {
 // compareOut compares a target's copies with what was recomputed.
 func (b *build) compareOut(t *starlark.Target) error {
 	folder := b.Folder(t.Label)
-	paths := pathsOf(t)
-	outs := outputsOf(t)
+	outputs := shown(t)
 	missing := 0
 	var faults []Fault
-	for _, p := range paths {
-		f := outs[p]
-		if n := b.byAction[f.Action]; n != nil && n.state != done {
+	for _, e := range outputs {
+		if n := b.byAction[e.File.Action]; n != nil && n.state != done {
 			continue // reported as a problem
 		}
-		want, err := b.digestOf(f)
+		want, err := b.digestOf(e.File)
 		if err != nil {
 			return err
 		}
-		fault := Fault{Label: t.Label, Path: p, Where: "eval-out"}
-		got, data, err := readOutput(filepath.Join(folder, filepath.FromSlash(p)), b.o.Store.Func())
+		fault := Fault{Label: t.Label, Path: e.Path, Where: "eval-out"}
+		got, data, err := readOutput(filepath.Join(folder, filepath.FromSlash(e.Path)), b.o.Store.Func())
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			missing++
@@ -148,7 +148,7 @@ func (b *build) compareOut(t *starlark.Target) error {
 		}
 		faults = append(faults, fault)
 	}
-	if missing == len(paths) && missing > 0 {
+	if missing == len(outputs) && missing > 0 {
 		faults = []Fault{{Label: t.Label, Where: "eval-out", Cause: "nothing of it is built; run `ev build` first"}}
 	}
 	b.again.faults = append(b.again.faults, faults...)

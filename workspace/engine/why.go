@@ -124,7 +124,7 @@ func Summarize(changes []Change) string {
 func (b *build) missReason(n *node, err error) string {
 	last := b.slots.load(n.action.Owner)
 	r := last.record(n.action.Slot().Path)
-	if r != nil && r.Now.Key != n.enc.Key.String() {
+	if r != nil && r.Now.Key != n.key.String() {
 		if s := Summarize(Diff(last.fields(&r.Now), n.explained())); s != "" {
 			return s
 		}

@@ -56,7 +56,7 @@ func (b *build) check(n *node) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	n.enc = graph.Encoded{Key: enc.Key}
+	n.key = enc.Key
 	if b.again != nil { // Verify trusts no result
 		return outcome{}
 	}
@@ -91,7 +91,7 @@ const maxInline = 1024
 
 // lookup returns the outputs of a complete result.
 func (b *build) lookup(n *node) ([]output, error) {
-	r, err := b.o.Store.Lookup(cas.Pure, cas.Digest(n.enc.Key))
+	r, err := b.o.Store.Lookup(cas.Pure, cas.Digest(n.key))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (b *build) lookup(n *node) ([]output, error) {
 			}
 		}
 		if out[i].digest.IsZero() {
-			return nil, &cas.MissError{Key: cas.Digest(n.enc.Key), Reason: fmt.Sprintf("the result has no output %q", o.Name)}
+			return nil, &cas.MissError{Key: cas.Digest(n.key), Reason: fmt.Sprintf("the result has no output %q", o.Name)}
 		}
 	}
 	return out, nil
@@ -112,7 +112,7 @@ func (b *build) lookup(n *node) ([]output, error) {
 // execute runs the action under the lock of its key, unless another process
 // did it meanwhile, and stores the result.
 func (b *build) execute(ctx context.Context, n *node) outcome {
-	key := cas.Digest(n.enc.Key)
+	key := cas.Digest(n.key)
 	unlock, err := b.o.Store.Lock(ctx, key)
 	if err != nil {
 		return outcome{err: err, infra: true}

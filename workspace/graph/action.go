@@ -73,7 +73,7 @@ type Param struct {
 // An Output is one named output of an action.
 type Output struct {
 	Name   string // the name in the result; no path, so that a rename re-uses results
-	Format string // json or text
+	Format string // json, jsonl or text
 	File   *File
 }
 

@@ -30,9 +30,6 @@ func (k Key) String() string { return cas.Digest(k).String() }
 // IsZero says that no key was computed.
 func (k Key) IsZero() bool { return cas.Digest(k).IsZero() }
 
-// Short returns the first 12 hex digits, for people.
-func (k Key) Short() string { return cas.Digest(k).Hex()[:12] }
-
 // A Field is one line of an action's explanation. Two explanations are
 // compared by Name and Value; Note is for people (a path, say) and may differ
 // between equal keys.
@@ -143,7 +140,7 @@ func (a *Action) Encode(f cas.Func, inputs []cas.Digest) (Encoded, error) {
 	if err != nil {
 		return Encoded{}, err
 	}
-	var salt saltWriter
+	salt := saltWriter{make([]byte, 0, 512)}
 	a.walk(&salt)
 	act := cas.Action{
 		Command:   f.Sum(command),

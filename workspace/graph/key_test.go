@@ -306,8 +306,8 @@ func TestKeyGolden(t *testing.T) {
 func TestKeyAndSlotText(t *testing.T) {
 	a, inputs := evaluateAction()
 	k := key(t, a, inputs)
-	if k.IsZero() || !(Key{}).IsZero() || len(k.Short()) != 12 || !strings.Contains(k.String(), k.Short()) {
-		t.Errorf("%s %s", k, k.Short())
+	if k.IsZero() || !(Key{}).IsZero() {
+		t.Errorf("%s", k)
 	}
 	if got := a.Slot().String(); got != "//p:x one.json" {
 		t.Errorf("slot %s", got)

@@ -4,24 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace"
 )
-
-// version is that of this eval; MODULE.star's eval = ">=…" is compared with it.
-const version = "0.1.0"
-
-func versionCommand() *cli.Command {
-	return verb("version", "the version of eval and of the language", "", nil, func(*cli.Context, *settings) error {
-		fmt.Printf("eval %s %s/%s\n", version, runtime.GOOS, runtime.GOARCH)
-		fmt.Printf("language: %s\n", starlark.Semantics)
-		return nil
-	})
-}
 
 func cleanCommand() *cli.Command {
 	return verb("clean", "remove eval-out; the store keeps all results", "", nil, func(_ *cli.Context, s *settings) error {
