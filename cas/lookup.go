@@ -161,6 +161,9 @@ func (s *Store) Lookup(c Class, key Digest) (Result, error) {
 		return Result{}, &MissError{Key: key, Reason: "no result"}
 	}
 	if rec.err != nil {
+		if c == Pure { // what it was doesn't matter: no capture is asked for
+			rec.class = Pure
+		}
 		return Result{}, rec.lost(key, "the result can't be read: "+rec.err.Error(), rec.err)
 	}
 	result, err := DecodeResult(key.Func, rec.msg)
@@ -228,10 +231,10 @@ func (s *Store) putResult(c Class, key Digest, r Result) error {
 	path := s.root(c).resultPath(key)
 	switch old := s.load(key, s.roots(c)); {
 	case old == nil:
+	case old.err != nil: // whatever it was, it goes to the quarantine
+		old.putAway(key)
 	case old.class == Capture && c != Capture:
 		return errors.New("a capture is recorded under this key")
-	case old.err != nil:
-		old.putAway(key)
 	case old.class == c && bytes.Equal(old.msg, msg):
 		if c == Capture {
 			return blobFile{root: old.root, path: path}.sync()

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	sl "go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
@@ -165,6 +166,11 @@ func (c *analysis) claim(p string, d *declared) error {
 	if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
 		return err
 	}
+	for seg := range strings.SplitSeq(p, "/") {
+		if len(seg) > maxName {
+			return fmt.Errorf("a name of %d bytes; file systems take %d", len(seg), maxName)
+		}
+	}
 	if c.declared[p] != nil || c.parents[p] {
 		return fmt.Errorf("a file or folder of this name was declared already")
 	}
@@ -177,6 +183,9 @@ func (c *analysis) claim(p string, d *declared) error {
 	c.declared[p] = d
 	return nil
 }
+
+// maxName is the longest name of a file that all usual file systems take.
+const maxName = 255
 
 // output claims a declared file for an action.
 func (c *analysis) output(v sl.Value, a *graph.Action, name string) error {
@@ -273,6 +282,9 @@ func (c *analysis) takeInputs(a *graph.Action, inputs, decode *sl.Dict) error {
 			if !ok || !ok2 {
 				return fmt.Errorf("inputs maps names to files, not %s to %s", k.Type(), v.Type())
 			}
+			if err := checkInputName(name); err != nil {
+				return err
+			}
 			in := graph.Input{Name: name, File: f.file}
 			if decode != nil {
 				if v, found, _ := decode.Get(k); found {
@@ -296,6 +308,14 @@ func (c *analysis) takeInputs(a *graph.Action, inputs, decode *sl.Dict) error {
 		if name, _ := sl.AsString(k); !hasInput(a.Inputs, name) {
 			return fmt.Errorf("decode names %s, which is no input", k)
 		}
+	}
+	return nil
+}
+
+// checkInputName accepts what can be a file's name in the input tree.
+func checkInputName(name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || !utf8.ValidString(name) {
+		return fmt.Errorf("%q can't name an input", name)
 	}
 	return nil
 }

@@ -45,6 +45,9 @@ func appendJSON(b []byte, v sl.Value, depth int) ([]byte, error) {
 	if depth > maxJSONDepth {
 		return nil, fmt.Errorf("nested deeper than %d, or cyclic", maxJSONDepth)
 	}
+	if len(b) > maxWhole { // lists of lists, each twice in the next, double without end
+		return nil, fmt.Errorf("more than %d bytes", maxWhole)
+	}
 	var err error
 	switch v := v.(type) {
 	case sl.NoneType:

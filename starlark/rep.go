@@ -96,9 +96,13 @@ func (r *repValue) each(f func(sl.Value) error) error {
 	var kept []sl.Value
 	begun := false
 	err := r.scan(func(e transcript.Event) error {
-		// Some logs repeat the prompt first, which tells the arm.
-		if begun = begun || e.Role != transcript.RoleUser; !begun {
+		// Some logs repeat the prompt, which tells the arm, before anything that
+		// the agent did; there may be warnings before it.
+		switch {
+		case e.Role == transcript.RoleUser && !begun:
 			return nil
+		case e.Kind != transcript.KindError:
+			begun = true
 		}
 		v, err := eventValue(e)
 		if err != nil {
@@ -275,6 +279,24 @@ func nativeModule() *starlarkstruct.Module {
 					graph.DidYouMean(format, transcript.Names()), strings.Join(transcript.Names(), ", "))
 			}
 			return frozenStruct(sl.StringDict{"id": sl.String(c.ID()), "cli": sl.Bool(c.CLI())}), nil
+		}),
+		// is_outcome(x), is_instance(x, provider): type() is a word that anybody's
+		// provider may have.
+		"is_outcome": pureBuiltin("native.is_outcome", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+			var x sl.Value
+			if err := sl.UnpackArgs(b.Name(), args, kwargs, "x", &x); err != nil {
+				return nil, err
+			}
+			_, ok := x.(outcome)
+			return sl.Bool(ok), nil
+		}),
+		"is_instance": pureBuiltin("native.is_instance", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+			var x, p sl.Value
+			if err := sl.UnpackArgs(b.Name(), args, kwargs, "x", &x, "provider", &p); err != nil {
+				return nil, err
+			}
+			in, ok := x.(*instance)
+			return sl.Bool(ok && sl.Value(in.provider) == p), nil
 		}),
 		// digest(text): BLAKE3 of a text, as scorecards write it.
 		"digest": pureBuiltin("native.digest", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {

@@ -38,9 +38,9 @@ func runActions(ctx context.Context, s *session) error {
 }
 
 func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Event) {
-	fmt.Printf("%s %s\n", a.Mnemonic, safe(a.Slot().String()))
+	fmt.Fprintf(stdout, "%s %s\n", a.Mnemonic, safe(a.Slot().String()))
 	line := func(name, format string, args ...any) {
-		fmt.Printf("  %-9s %s\n", name, safe(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(stdout, "  %-9s %s\n", name, safe(fmt.Sprintf(format, args...)))
 	}
 	switch {
 	case e.Action == nil:

@@ -69,9 +69,7 @@ func verdictOf(rep *engine.Report, met bool) error {
 // printBuild prints problems, changed verdicts, the table and the summary. It
 // returns the scorecards, and whether every expectation is met.
 func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met bool) {
-	for _, p := range rep.Problems {
-		printProblem(p)
-	}
+	printProblems(rep)
 	met = true
 	for _, t := range rep.Targets {
 		card := parseScorecard(t.Scorecard)
@@ -82,16 +80,30 @@ func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met b
 		met = met && (card.ExpectMet == nil || *card.ExpectMet)
 		if before := parseScorecard(t.Before); before != nil {
 			if line := changed(t, before, card); line != "" {
-				fmt.Println(line)
+				fmt.Fprintln(stdout, line)
 			}
 		}
 	}
 	if len(cards) > 0 {
-		printTable(os.Stdout, cards)
+		printTable(stdout, cards)
 		printHolm(cards)
 	}
-	fmt.Println(summary(rep, interrupted))
+	fmt.Fprintln(stdout, summary(rep, interrupted))
 	return cards, met
+}
+
+// printProblems prints what failed, and where its target is declared.
+func printProblems(rep *engine.Report) {
+	declared := map[graph.Label]string{}
+	for _, t := range rep.Targets {
+		declared[t.Target.Label] = t.Target.Pos
+	}
+	for _, p := range rep.Problems {
+		printProblem(p)
+		if pos := declared[p.Action.Owner]; pos != "" {
+			fmt.Fprintf(os.Stderr, "  declared at %s\n", safe(pos))
+		}
+	}
 }
 
 func printProblem(p engine.Problem) {
@@ -133,7 +145,7 @@ func printHolm(cards []*scorecard) {
 			hold++
 		}
 	}
-	fmt.Printf("Holm over the %d probes shown: %s a difference at %.2g\n", len(ps), plural(hold, "shows", "show"), alpha)
+	fmt.Fprintf(stdout, "Holm over the %d probes shown: %s a difference at %.2g\n", len(ps), plural(hold, "shows", "show"), alpha)
 }
 
 func plural(n int, one, many string) string {

@@ -30,7 +30,7 @@ func cleanCommand() *cli.Command {
 		if err := os.RemoveAll(out); err != nil {
 			return failf(exitInfra, "clean: %v", err)
 		}
-		fmt.Println("eval-out is removed; `ev build` restores it from the store")
+		fmt.Fprintln(stdout, "eval-out is removed; `ev build` restores it from the store")
 		return nil
 	})
 }

@@ -37,15 +37,15 @@ func runExplain(ctx context.Context, s *session) error {
 		return s.explainReps(eng, t, rep)
 	}
 	if len(rep.Stale) > 0 {
-		fmt.Printf("%s is out of date:\n", t.Label)
+		fmt.Fprintf(stdout, "%s is out of date:\n", t.Label)
 		for _, line := range planLines(rep) {
-			fmt.Println("  " + line)
+			fmt.Fprintln(stdout, "  "+line)
 		}
 	} else {
-		fmt.Printf("%s is up to date\n", t.Label)
+		fmt.Fprintf(stdout, "%s is up to date\n", t.Label)
 	}
 	for _, line := range history(eng, t) {
-		fmt.Println(safe(line))
+		fmt.Fprintln(stdout, safe(line))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engin
 		return usageErrorf("%s has no scorecard", t.Label)
 	}
 	if len(rep.Stale) > 0 {
-		fmt.Printf("%s is out of date; this is about its last build\n", t.Label)
+		fmt.Fprintf(stdout, "%s is out of date; this is about its last build\n", t.Label)
 		h, ok := eng.Slot(t.Result.Scorecard.Action.Slot())
 		if !ok {
 			return failf(exitFailed, "%s was never built here", t.Label)
@@ -134,12 +134,12 @@ func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engin
 	}
 	before := parseScorecard(eng.Before(t, res.Digest))
 	if before == nil {
-		fmt.Printf("%s was scored once, or its scorecard before is no longer in the store\n", t.Label)
+		fmt.Fprintf(stdout, "%s was scored once, or its scorecard before is no longer in the store\n", t.Label)
 		return nil
 	}
 	list := flips(before, after)
 	if len(list) == 0 {
-		fmt.Println("no rep flipped at the last change")
+		fmt.Fprintln(stdout, "no rep flipped at the last change")
 	}
 	for _, f := range list {
 		why := ""
@@ -151,10 +151,10 @@ func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engin
 				why = engine.Summarize(engine.Diff(h.BeforeFields, h.Fields))
 			}
 		}
-		fmt.Println(safe(fmt.Sprintf("%s: %s → %s: %s", f.rep, f.from, f.to, why)))
+		fmt.Fprintln(stdout, safe(fmt.Sprintf("%s: %s → %s: %s", f.rep, f.from, f.to, why)))
 	}
 	if before.Verdict != after.Verdict || before.Conclusion != after.Conclusion {
-		fmt.Printf("%s %s → %s %s\n", before.Verdict, before.Conclusion, after.Verdict, after.Conclusion)
+		fmt.Fprintf(stdout, "%s %s → %s %s\n", before.Verdict, before.Conclusion, after.Verdict, after.Conclusion)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func builtinName(rel string) (string, error) {
 
 func (f files) ReadFile(repo, rel string) ([]byte, error) {
 	if repo != builtinRepo {
-		return f.Workspace.ReadFile(repo, rel)
+		return f.ReadHead(repo, rel, maxStar+1) // the loader refuses more
 	}
 	name, err := builtinName(rel)
 	if err != nil {
@@ -56,6 +56,9 @@ func (f files) ReadFile(repo, rel string) ([]byte, error) {
 	}
 	return data, err
 }
+
+// maxStar is what the loader takes of one file.
+const maxStar = 16 << 20
 
 func (f files) ReadHead(repo, rel string, n int) ([]byte, error) {
 	file, err := f.OpenFile(repo, rel)

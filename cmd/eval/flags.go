@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -220,7 +222,7 @@ func (s *settings) takeRC(verbName string, flags []cli.Flag, config string) erro
 	}
 	found := config == ""
 	for _, file := range slices.Compact(files) {
-		data, err := os.ReadFile(file)
+		data, err := readRC(file)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
@@ -316,4 +318,28 @@ func splitWords(line string) ([]string, error) {
 		words = append(words, word.String())
 	}
 	return words, nil
+}
+
+// maxRC is far more than anybody writes by hand.
+const maxRC = 64 << 10
+
+// readRC reads an .evalrc: a plain file of a bounded size, and no fifo that
+// would be waited for.
+func readRC(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = errors.New("it is no plain file")
+	}
+	if err == nil && fi.Size() > maxRC {
+		err = fmt.Errorf("it has %d bytes; at most %d are read", fi.Size(), maxRC)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(f, maxRC))
 }

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -40,10 +42,42 @@ func run() (code int) {
 	}()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C kills
+	context.AfterFunc(ctx, func() {
+		stop() // a second Ctrl-C kills
+		// One step of a function can take hours (a power of a big number): after
+		// a moment its worker isn't waited for. The store is safe at any time.
+		time.AfterFunc(graceTime, func() {
+			fmt.Fprintln(os.Stderr, "eval: interrupted in the middle of an action; what was done is kept")
+			os.Exit(exitInterrupted)
+		})
+	})
 	app := newApp()
 	err := app.RunContext(ctx, append(os.Args[:1:1], verbFirst(app, os.Args[1:])...))
-	return report(os.Stderr, err)
+	code = report(os.Stderr, err)
+	if stdout.err != nil && code == 0 {
+		code = report(os.Stderr, failf(exitInfra, "write standard output: %v", stdout.err))
+	}
+	return code
+}
+
+// graceTime is how long an interrupted build waits for running actions.
+const graceTime = 2 * time.Second
+
+// stdout is where verbs print what they were asked for. It keeps the first
+// error: a list cut short by a full disk is no success.
+var stdout = &checkedWriter{w: os.Stdout}
+
+type checkedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (c *checkedWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	if err != nil && c.err == nil {
+		c.err = err
+	}
+	return n, err
 }
 
 func newApp() *cli.App {
@@ -52,6 +86,7 @@ func newApp() *cli.App {
 		Usage:                     "a build system for evidence",
 		UsageText:                 "ev VERB [flags and arguments, in any order]",
 		Description:               "`ev VERB --help` tells more of a verb. The program's full name is eval.",
+		Writer:                    stdout,
 		HideVersion:               true,
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true,

@@ -51,7 +51,7 @@ func makeNew(name string) error {
 		if err := writeTemplate("template/workspace", root, name); err != nil {
 			return err
 		}
-		fmt.Println("MODULE.star: this folder is now a workspace")
+		fmt.Fprintln(stdout, "MODULE.star: this folder is now a workspace")
 	}
 	dir := filepath.Join(cwd, name)
 	if _, err := os.Lstat(dir); err == nil {
@@ -64,7 +64,7 @@ func makeNew(name string) error {
 	if err != nil {
 		return failf(exitInfra, "%v", err)
 	}
-	fmt.Printf("%s: a probe over the replies in %s; build it with\n  ev build //%s\n", name, name+"/captures", filepath.ToSlash(rel))
+	fmt.Fprintf(stdout, "%s: a probe over the replies in %s; build it with\n  ev build //%s\n", name, name+"/captures", filepath.ToSlash(rel))
 	return nil
 }
 

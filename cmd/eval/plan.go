@@ -27,17 +27,15 @@ func runPlan(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range rep.Problems {
-		printProblem(p)
-	}
+	printProblems(rep)
 	for _, line := range planLines(rep) {
-		fmt.Println(line)
+		fmt.Fprintln(stdout, line)
 	}
 	total := len(rep.Stale)
 	if total == 0 {
-		fmt.Printf("nothing would run; %s up to date\n", plural(rep.Disk, "action is", "actions are"))
+		fmt.Fprintf(stdout, "nothing would run; %s up to date\n", plural(rep.Disk, "action is", "actions are"))
 	} else {
-		fmt.Printf("%s would run, of %d; nothing would be drawn, at no cost\n", plural(total, "action", "actions"), rep.Actions)
+		fmt.Fprintf(stdout, "%s would run, of %d; nothing would be drawn, at no cost\n", plural(total, "action", "actions"), rep.Actions)
 	}
 	if len(rep.Problems) > 0 {
 		return exit(exitFailed)

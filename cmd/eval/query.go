@@ -277,13 +277,13 @@ func (s *session) printQuery(set querySet, form string) error {
 	}
 	sort.Slice(labels, func(i, j int) bool { return labels[i].Compare(labels[j]) < 0 })
 	if form == "graph" {
-		fmt.Println("digraph query {")
+		fmt.Fprintln(stdout, "digraph query {")
 	}
 	for _, l := range labels {
 		t := set[l]
 		switch form {
 		case "label":
-			fmt.Println(safe(l.String()))
+			fmt.Fprintln(stdout, safe(l.String()))
 		case "json":
 			row := map[string]any{"label": l.String(), "kind": "source file"}
 			if t != nil {
@@ -297,9 +297,9 @@ func (s *session) printQuery(set querySet, form string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Println(string(b))
+			fmt.Fprintln(stdout, string(b))
 		case "graph":
-			fmt.Printf("  %q\n", l.String())
+			fmt.Fprintf(stdout, "  %q\n", l.String())
 			if t == nil {
 				continue
 			}
@@ -309,13 +309,13 @@ func (s *session) printQuery(set querySet, form string) error {
 			}
 			for _, d := range deps {
 				if _, in := set[d.Label]; in {
-					fmt.Printf("  %q -> %q\n", l.String(), d.Label.String())
+					fmt.Fprintf(stdout, "  %q -> %q\n", l.String(), d.Label.String())
 				}
 			}
 		}
 	}
 	if form == "graph" {
-		fmt.Println("}")
+		fmt.Fprintln(stdout, "}")
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func (s *session) warnUnusedSettings() {
 	}
 	for name := range s.set {
 		if _, ok := used[name]; !ok {
-			fmt.Fprintf(os.Stderr, "eval: warning: --set %s: no file that was loaded asks for it%s\n", name, graph.DidYouMean(name, names))
+			fmt.Fprintf(os.Stderr, "eval: warning: --set %s: no file that was loaded asks for it%s\n", safe(name), graph.DidYouMean(name, names))
 		}
 	}
 }

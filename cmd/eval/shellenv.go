@@ -33,7 +33,7 @@ func shellenvCommand() *cli.Command {
 				return failf(exitInfra, "shellenv: %v", err)
 			}
 		}
-		fmt.Printf("export PATH=%s:\"$PATH\"\n", shellQuote(dir))
+		fmt.Fprintf(stdout, "export PATH=%s:\"$PATH\"\n", shellQuote(dir))
 		return nil
 	})
 }

@@ -51,7 +51,7 @@ func runShow(ctx context.Context, s *session) error {
 		return err
 	}
 	if len(rep.Stale) > 0 {
-		fmt.Printf("(out of date: %s would run; this is the last build)\n", plural(len(rep.Stale), "action", "actions"))
+		fmt.Fprintf(stdout, "(out of date: %s would run; this is the last build)\n", plural(len(rep.Stale), "action", "actions"))
 	}
 	card.print()
 	return nil
@@ -60,7 +60,7 @@ func runShow(ctx context.Context, s *session) error {
 // print shows a whole scorecard to a person.
 func (c *scorecard) print() {
 	line := func(name, format string, args ...any) {
-		fmt.Println(strings.TrimRight(fmt.Sprintf("%-14s %s", name, safe(fmt.Sprintf(format, args...))), " "))
+		fmt.Fprintln(stdout, strings.TrimRight(fmt.Sprintf("%-14s %s", name, safe(fmt.Sprintf(format, args...))), " "))
 	}
 	design := c.Kind
 	if c.Design != "" {
@@ -146,13 +146,13 @@ func (s *session) showRep(eng *engine.Engine, t *starlark.Target, rep string) er
 	if err := json.Unmarshal(data, &out); err != nil {
 		return failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
 	}
-	fmt.Printf("%s %s: %s\n", t.Label, rep, safe(out.Outcome))
+	fmt.Fprintf(stdout, "%s %s: %s\n", t.Label, rep, safe(out.Outcome))
 	for _, r := range out.Reasons {
-		fmt.Printf("  %s: %s\n", safe(r.Code), safe(r.Detail))
+		fmt.Fprintf(stdout, "  %s: %s\n", safe(r.Code), safe(r.Detail))
 	}
-	fmt.Printf("capture  %s\n", safe(out.Capture))
+	fmt.Fprintf(stdout, "capture  %s\n", safe(out.Capture))
 	if out.Thread != "" {
-		fmt.Printf("thread   %s\n", safe(out.Thread))
+		fmt.Fprintf(stdout, "thread   %s\n", safe(out.Thread))
 	}
 	var usage []string
 	for _, name := range []string{"input", "cached_input", "cache_write", "output", "reasoning"} {
@@ -161,7 +161,7 @@ func (s *session) showRep(eng *engine.Engine, t *starlark.Target, rep string) er
 		}
 	}
 	if len(usage) > 0 {
-		fmt.Printf("tokens   %s\n", strings.Join(usage, ", "))
+		fmt.Fprintf(stdout, "tokens   %s\n", strings.Join(usage, ", "))
 	}
 	if err := s.showCommands(judge); err != nil {
 		return err
@@ -170,7 +170,7 @@ func (s *session) showRep(eng *engine.Engine, t *starlark.Target, rep string) er
 	if err != nil {
 		return failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
 	}
-	fmt.Printf("reply    %s\n%s\n", plural(len(reply), "byte", "bytes"), safeLines(string(reply)))
+	fmt.Fprintf(stdout, "reply    %s\n%s\n", plural(len(reply), "byte", "bytes"), safeLines(string(reply)))
 	return nil
 }
 
@@ -182,7 +182,7 @@ func (s *session) showCommands(judge *graph.Action) error {
 		if !ok || !in.File.Source() {
 			continue
 		}
-		fmt.Printf("from     %s (%s)\n", safe(in.File.Slash()), in.Codec)
+		fmt.Fprintf(stdout, "from     %s (%s)\n", safe(in.File.Slash()), in.Codec)
 		rc, err := sources(files{s.ws}).Open(in.File.Label)
 		if err != nil {
 			return failf(exitFailed, "%v", err)
@@ -190,7 +190,7 @@ func (s *session) showCommands(judge *graph.Action) error {
 		defer rc.Close()
 		_, err = codec.Scan(rc, func(e transcript.Event) error {
 			if e.Kind == transcript.KindCommand {
-				fmt.Printf("command  %s (%s)\n", safe(e.Text), e.Status)
+				fmt.Fprintf(stdout, "command  %s (%s)\n", safe(e.Text), e.Status)
 			}
 			return nil
 		})

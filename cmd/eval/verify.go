@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
 	"sort"
@@ -27,12 +26,12 @@ func runVerify(ctx context.Context, s *session) error {
 	if s.bool("blobs") {
 		n, err := s.store.Verify(ctx, func(e cas.BlobError) {
 			bad++
-			fmt.Printf("fault: %s\n", safe(e.Error()))
+			fmt.Fprintf(stdout, "fault: %s\n", safe(e.Error()))
 		})
 		if err != nil {
 			return err
 		}
-		fmt.Printf("store: %s read and hashed\n", plural(n, "blob", "blobs"))
+		fmt.Fprintf(stdout, "store: %s read and hashed\n", plural(n, "blob", "blobs"))
 		if len(s.args) == 0 {
 			return verdictOfFaults(bad)
 		}
@@ -45,17 +44,15 @@ func runVerify(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range rep.Problems {
-		printProblem(p)
-	}
+	printProblems(rep)
 	for _, f := range faults {
 		printFault(f)
 	}
 	bad += len(faults) + len(rep.Problems)
-	fmt.Printf("%s recomputed from recorded bytes: %s\n",
+	fmt.Fprintf(stdout, "%s recomputed from recorded bytes: %s\n",
 		plural(rep.Ran, "action", "actions"), plural(bad, "fault", "faults"))
 	if bad == 0 {
-		fmt.Println("this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
+		fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
 	}
 	return verdictOfFaults(bad)
 }
@@ -72,7 +69,7 @@ func printFault(f engine.Fault) {
 	if f.Path != "" {
 		name += " " + f.Path
 	}
-	fmt.Printf("fault: %s: in %s: %s\n", safe(name), f.Where, safe(f.Cause))
+	fmt.Fprintf(stdout, "fault: %s: in %s: %s\n", safe(name), f.Where, safe(f.Cause))
 	var want, got any
 	if json.Unmarshal(f.Want, &want) != nil || json.Unmarshal(f.Got, &got) != nil {
 		return
@@ -80,13 +77,13 @@ func printFault(f engine.Fault) {
 	lines := jsonDiff("", want, got, nil)
 	for i, line := range lines {
 		if i == 8 {
-			fmt.Printf("  … and %d more\n", len(lines)-i)
+			fmt.Fprintf(stdout, "  … and %d more\n", len(lines)-i)
 			break
 		}
-		fmt.Printf("  %s\n", safe(line))
+		fmt.Fprintf(stdout, "  %s\n", safe(line))
 	}
 	if len(lines) == 0 {
-		fmt.Fprintln(os.Stdout, "  the values are the same, the bytes are not: it is not canonical JSON")
+		fmt.Fprintln(stdout, "  the values are the same, the bytes are not: it is not canonical JSON")
 	}
 }
 

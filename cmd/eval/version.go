@@ -14,8 +14,8 @@ const version = "0.1.0"
 
 func versionCommand() *cli.Command {
 	return verb("version", "the version of eval and of the language", "", nil, func(*cli.Context, *settings) error {
-		fmt.Printf("eval %s %s/%s\n", version, runtime.GOOS, runtime.GOARCH)
-		fmt.Printf("language: %s\n", starlark.Semantics)
+		fmt.Fprintf(stdout, "eval %s %s/%s\n", version, runtime.GOOS, runtime.GOARCH)
+		fmt.Fprintf(stdout, "language: %s\n", starlark.Semantics)
 		return nil
 	})
 }

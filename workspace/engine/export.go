@@ -72,6 +72,9 @@ func folderName(l graph.Label) string {
 // they differ from what is there. It returns the makers of outputs that turned
 // out to be damaged in the store.
 func (b *build) export(ctx context.Context) ([]*node, error) {
+	if fi, err := os.Stat(b.o.Out); err == nil && !fi.IsDir() {
+		return nil, fmt.Errorf("write %s: it is a file; remove it", b.o.Out)
+	}
 	var mu sync.Mutex
 	var damaged []*node
 	var restored atomic.Int64
@@ -153,6 +156,9 @@ func (b *build) copyOut(c copyJob) (bool, error) {
 	if err == nil && fi.IsDir() {
 		return false, fmt.Errorf("a folder is in the way; remove it, or run `ev clean`")
 	}
+	if err := b.noLinks(filepath.Dir(c.dst)); err != nil {
+		return false, err
+	}
 	if c.node != nil && !c.node.outputs[c.file.Index].inlined {
 		return true, b.o.Store.Export(d, c.dst)
 	}
@@ -162,6 +168,17 @@ func (b *build) copyOut(c copyJob) (bool, error) {
 	}
 	defer rc.Close()
 	return true, cas.ExportReader(rc, d, c.dst)
+}
+
+// noLinks refuses to write through a symbolic link below the output folder: it
+// could lead anywhere. The output folder itself may be one.
+func (b *build) noLinks(dir string) error {
+	for ; len(dir) > len(b.o.Out); dir = filepath.Dir(dir) {
+		if fi, err := os.Lstat(dir); err == nil && fi.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a symbolic link; remove it", dir)
+		}
+	}
+	return nil
 }
 
 // prune removes outputs of earlier builds of the target that it no longer has.
