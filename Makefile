@@ -23,7 +23,7 @@ deps:
 	cd tools && $(GO) build -o ../bin/tools/ tool
 
 test: deps build lint cross
-	$(GO) test ./...
+	$(GO) test -timeout 5m ./...
 
 # -race needs cgo and a C compiler: where there is none, the plain tests stand.
 race:

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,29 +215,30 @@ func (s *slots) save(l graph.Label, f *slotFile, st stamps) error {
 // saveSlots records the actions that ended, of every target that has any in
 // this build, requested or not.
 func (b *build) saveSlots() error {
-	requested := map[graph.Label]*starlark.Target{}
-	for _, t := range b.targets {
-		requested[t.Label] = t
+	targets := map[graph.Label]*starlark.Target{}
+	for l := range b.owned {
+		targets[l] = nil
 	}
+	for _, t := range b.targets {
+		targets[t.Label] = t
+	}
+	labels := slices.SortedFunc(maps.Keys(targets), graph.Label.Compare)
+	errs := make([]error, len(labels))
 	var g errgroup.Group
 	g.SetLimit(b.o.Jobs)
-	save := func(l graph.Label, t *starlark.Target) {
+	for i, l := range labels {
 		g.Go(func() error {
-			if err := b.saveTarget(l, t); err != nil {
-				return fmt.Errorf("save slots of %s: %w", l, err)
-			}
+			errs[i] = b.saveTarget(l, targets[l])
 			return nil
 		})
 	}
-	for l, t := range requested {
-		save(l, t)
-	}
-	for l := range b.owned {
-		if requested[l] == nil {
-			save(l, nil)
+	g.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return fmt.Errorf("save slots of %s: %w", labels[i], err)
 		}
 	}
-	return g.Wait()
+	return nil
 }
 
 // keyStamp digests the keys of the target's actions that ended; ran says
