@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.starlark.net/resolve"
 	sl "go.starlark.net/starlark"
@@ -120,7 +121,9 @@ func evalError(ee *sl.EvalError) *Error {
 	return e
 }
 
-var unexpectedKeyword = regexp.MustCompile(`^function (\w+) got an unexpected keyword argument "(\w+)"$`)
+var unexpectedKeyword = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^function (\w+) got an unexpected keyword argument "(\w+)"$`)
+})
 
 // suggestKeyword adds a "did you mean" where a Starlark function (probe, say)
 // was called with an argument that it doesn't have: the interpreter has none.
@@ -129,7 +132,7 @@ func (l *Loader) suggestKeyword(err error) error {
 	if !ok {
 		return err
 	}
-	m := unexpectedKeyword.FindStringSubmatch(e.Msg)
+	m := unexpectedKeyword().FindStringSubmatch(e.Msg)
 	if m == nil {
 		return err
 	}

@@ -3,14 +3,21 @@ package transcript
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
+// The patterns are compiled when code is first looked at: at the start of a
+// program that reads no transcript they were a third of its time.
 var (
-	codeString = regexp.MustCompile(`'([^'\\\n]{1,400})'|"([^"\\\n]{1,400})"|` + "`([^`\\\\\n]{1,400})`")
-	codeReads  = regexp.MustCompile(`(?i)open|read|load|slurp|file|cat |<>`)
-	codeNot    = regexp.MustCompile(`(?i)(print|echo|puts|log|say|exists?|existsSync|is_?file|stat|remove|unlink|write\w*)\s*\(?\s*$`)
-	codeWrites = regexp.MustCompile(`^\s*(,\s*(mode\s*=\s*)?['"][wax]|\)\s*\.write|\)\s*\.(exists|is_file|unlink|touch|stat))`)
+	codeString = lazily(`'([^'\\\n]{1,400})'|"([^"\\\n]{1,400})"|` + "`([^`\\\\\n]{1,400})`")
+	codeReads  = lazily(`(?i)open|read|load|slurp|file|cat |<>`)
+	codeNot    = lazily(`(?i)(print|echo|puts|log|say|exists?|existsSync|is_?file|stat|remove|unlink|write\w*)\s*\(?\s*$`)
+	codeWrites = lazily(`^\s*(,\s*(mode\s*=\s*)?['"][wax]|\)\s*\.write|\)\s*\.(exists|is_file|unlink|touch|stat))`)
 )
+
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // language looks into code that is given on the command line or on the input: a string that names a trapped file in
 // code that reads, but is not just printed, tested or written.
@@ -43,18 +50,18 @@ func isCodeOption(option string) bool {
 }
 
 func (sh *shell) code(code string) []taint {
-	if !codeReads.MatchString(code) {
+	if !codeReads().MatchString(code) {
 		return nil
 	}
 	var out []taint
-	for _, at := range codeString.FindAllStringSubmatchIndex(code, 64) {
+	for _, at := range codeString().FindAllStringSubmatchIndex(code, 64) {
 		for g := 2; g < len(at); g += 2 {
 			if at[g] < 0 {
 				continue
 			}
 			file := code[at[g]:at[g+1]]
 			taints := sh.read([]field{{text: file, glob: hasGlob(file)}})
-			if len(taints) > 0 && !codeNot.MatchString(code[:at[0]]) && !codeWrites.MatchString(code[at[1]:]) {
+			if len(taints) > 0 && !codeNot().MatchString(code[:at[0]]) && !codeWrites().MatchString(code[at[1]:]) {
 				out = join(out, taints)
 			}
 		}

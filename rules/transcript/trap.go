@@ -2,7 +2,6 @@ package transcript
 
 import (
 	"path"
-	"regexp"
 	"strings"
 )
 
@@ -122,16 +121,16 @@ func (t *Traps) isSource(base string, dirs []string, glob bool) bool {
 }
 
 var (
-	siblingBase = regexp.MustCompile(`^(control|treatment)-[0-9]+\.(jsonl|json|txt|md)$`)
-	siblingDir  = regexp.MustCompile(`^(control|treatment)-[0-9]+$`)
+	siblingBase = lazily(`^(control|treatment)-[0-9]+\.(jsonl|json|txt|md)$`)
+	siblingDir  = lazily(`^(control|treatment)-[0-9]+$`)
 )
 
 func isSibling(base string, dirs []string, glob bool) bool {
-	if siblingBase.MatchString(base) || hasDir(dirs, "eval-out") || hasDir(dirs, "captures") {
+	if siblingBase().MatchString(base) || hasDir(dirs, "eval-out") || hasDir(dirs, "captures") {
 		return true
 	}
 	for i := 1; i < len(dirs); i++ {
-		if dirs[i-1] == "reps" && (siblingDir.MatchString(dirs[i]) || glob && matchesArm(dirs[i], "")) {
+		if dirs[i-1] == "reps" && (siblingDir().MatchString(dirs[i]) || glob && matchesArm(dirs[i], "")) {
 			return true
 		}
 	}

@@ -1,12 +1,11 @@
 package transcript
 
 import (
-	"regexp"
 	"strings"
 )
 
 // diagnostic is a line that says why a file was not read.
-var diagnostic = regexp.MustCompile(`(No such file or directory|Permission denied|Is a directory|Not a directory|command not found|: not found|cannot access|no matches found)`)
+var diagnostic = lazily(`(No such file or directory|Permission denied|Is a directory|Not a directory|command not found|: not found|cannot access|no matches found)`)
 
 // evidence is what the output of a command says beside its content.
 type evidence struct {
@@ -20,7 +19,7 @@ func newEvidence(output string, echoes map[string]bool) *evidence {
 		line = strings.TrimSpace(line)
 		switch {
 		case line == "" || echoes[line]:
-		case len(line) < maxPath && diagnostic.MatchString(line):
+		case len(line) < maxPath && diagnostic().MatchString(line):
 			if len(e.refused) < maxCopies {
 				e.refused = append(e.refused, line)
 			}
