@@ -69,6 +69,7 @@ type Loader struct {
 
 	configMu sync.Mutex
 	config   map[string]string // what config.string() was asked for: name -> value
+	defaults map[string]string // and the default that it was given
 }
 
 type pkgKey struct{ repo, pkg string }
@@ -101,6 +102,7 @@ func New(o Options) *Loader {
 		modules:  map[graph.Label]*module{},
 		packages: map[pkgKey]*Package{},
 		config:   map[string]string{},
+		defaults: map[string]string{},
 	}
 }
 

@@ -166,12 +166,16 @@ func configString(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple)
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "name", &name, "default?", &value); err != nil {
 		return nil, err
 	}
+	dflt := value
 	if set, ok := l.loader.opts.Config[name]; ok {
 		value = set
 	}
 	l.loader.configMu.Lock()
-	l.loader.config[name] = value
-	l.loader.configMu.Unlock()
+	defer l.loader.configMu.Unlock()
+	if was, ok := l.loader.defaults[name]; ok && was != dflt {
+		return nil, fmt.Errorf("config.string(%q): the default is %q here and %q elsewhere", name, dflt, was)
+	}
+	l.loader.defaults[name], l.loader.config[name] = dflt, value
 	return sl.String(value), nil
 }
 
