@@ -170,6 +170,9 @@ func (a *attrValue) check(v sl.Value) error {
 		}
 	case "function":
 		if _, ok := v.(*sl.Function); !ok {
+			if _, ok := v.(sl.String); ok {
+				return fmt.Errorf("a function is meant: its name without quotes, after a load")
+			}
 			return wrong("a function")
 		}
 	}

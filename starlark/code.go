@@ -31,6 +31,7 @@ type code struct {
 	// captured lists the free variables, by index, that code still running
 	// could bind anew: all but loaded names, which are bound once.
 	captured []int
+	loops    map[int]bool // those that are the variable of a loop
 }
 
 // ref is a use of something outside of the function.
@@ -54,6 +55,7 @@ func indexCode(f *syntax.File, program *sl.Program, into func(codeKey, *code)) e
 			}
 		}
 	}
+	looped := loopVariables(f)
 	syntax.Walk(f, func(n syntax.Node) bool {
 		if failed != nil {
 			return false
@@ -75,6 +77,12 @@ func indexCode(f *syntax.File, program *sl.Program, into func(codeKey, *code)) e
 		for i, v := range fn.FreeVars {
 			if !loaded[v.First] {
 				e.captured = append(e.captured, i)
+				if looped[v.First] {
+					if e.loops == nil {
+						e.loops = map[int]bool{}
+					}
+					e.loops[i] = true
+				}
 			}
 		}
 		e.function(fn, true)
@@ -86,6 +94,32 @@ func indexCode(f *syntax.File, program *sl.Program, into func(codeKey, *code)) e
 		return true
 	})
 	return failed
+}
+
+// loopVariables finds the variables of for statements and comprehensions, by
+// their first binding use.
+func loopVariables(f *syntax.File) map[*syntax.Ident]bool {
+	out := map[*syntax.Ident]bool{}
+	add := func(vars syntax.Node) {
+		syntax.Walk(vars, func(n syntax.Node) bool {
+			if id, ok := n.(*syntax.Ident); ok {
+				if b, ok := id.Binding.(*resolve.Binding); ok {
+					out[b.First] = true
+				}
+			}
+			return true
+		})
+	}
+	syntax.Walk(f, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.ForStmt:
+			add(n.Vars)
+		case *syntax.ForClause:
+			add(n.Vars)
+		}
+		return true
+	})
+	return out
 }
 
 // Node tags. They are part of every fingerprint: append, never renumber.

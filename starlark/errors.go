@@ -43,6 +43,12 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// builtinFiles says where the built-in rules are loaded from.
+var builtinFiles = map[string]string{
+	"probe": "probe.star", "family": "probe.star", "headroom": "probe.star",
+	"captures": "producer.star", "filegroup": "action.star",
+}
+
 // showFile turns a file's label into a path that can be opened from the root:
 // //pkg:x.star → pkg/x.star; other modules keep their label.
 func showFile(label string) string {
@@ -86,7 +92,12 @@ func wrapError(err error) error {
 	if errors.As(err, &re) {
 		var out Errors
 		for _, r := range re {
-			out = append(out, &Error{Pos: showPos(r.Pos), Msg: r.Msg})
+			e := &Error{Pos: showPos(r.Pos), Msg: r.Msg}
+			name, _, _ := strings.Cut(strings.TrimPrefix(r.Msg, "undefined: "), " ")
+			if file := builtinFiles[name]; file != "" && strings.HasPrefix(r.Msg, "undefined: ") {
+				e.Hints = []string{fmt.Sprintf("load(\"@eval//rules:%s\", \"%s\")", file, name)}
+			}
+			out = append(out, e)
 		}
 		if len(out) == 1 {
 			return out[0]

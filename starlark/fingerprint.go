@@ -101,6 +101,7 @@ func sharing(lists ...[]any) []byte {
 // A capture is one captured variable of a function, and what it held.
 type capture struct {
 	function, name string
+	loop           bool // the variable of a loop
 	held           [32]byte
 }
 
@@ -139,6 +140,10 @@ func (c cellCheck) verify(f *fingerprinter) error {
 	for i, b := range c.before {
 		if i >= len(after) || after[i] != b {
 			return errorAt(c.at, "%s captures `%s`, which changed; pass it in params", b.function, b.name)
+		}
+		if b.loop { // the loop had ended before: no change to notice, and the same trap
+			return errorAt(c.at, "%s captures `%s`, the variable of a loop, and every such function sees its last value; "+
+				"make it in a function that takes `%s`, or pass it in params", b.function, b.name, b.name)
 		}
 	}
 	return nil
@@ -447,7 +452,7 @@ func (w *closureWalk) cells(fn *sl.Function, c *code, path string) error {
 	for _, i := range c.captured {
 		binding, v := fn.FreeVar(i)
 		start, at := len(w.buf), len(w.captures)
-		w.captures = append(w.captures, capture{function: fn.Name(), name: binding.Name}) // before those within
+		w.captures = append(w.captures, capture{function: fn.Name(), name: binding.Name, loop: c.loops[i]}) // before those within
 		if err := w.value(v, functionName(fn)+" → "+binding.Name); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (r *repValue) Attr(name string) (sl.Value, error) {
 		}
 		return usageValue(r.sum.Usage), nil
 	}
-	return nil, nil
+	return nil, sl.NoSuchAttrError(fmt.Sprintf("rep has no .%s; it has reply, events, commands and usage, and nothing that tells its arm", name))
 }
 
 // scan reads the transcript once; with each, once more if need be.

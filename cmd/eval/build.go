@@ -77,7 +77,10 @@ func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met b
 			continue
 		}
 		cards = append(cards, card)
-		met = met && (card.ExpectMet == nil || *card.ExpectMet)
+		if card.ExpectMet != nil && !*card.ExpectMet {
+			met = false
+			fmt.Fprintf(os.Stderr, "eval: error: %s: expected %s; it is %s, %s\n", safe(card.Target), safe(card.Expect), safe(card.Conclusion), safe(orDash(card.Verdict)))
+		}
 		if before := parseScorecard(t.Before); before != nil {
 			if line := changed(t, before, card); line != "" {
 				fmt.Fprintln(stdout, line)
@@ -98,10 +101,20 @@ func printProblems(rep *engine.Report) {
 	for _, t := range rep.Targets {
 		declared[t.Target.Label] = t.Target.Pos
 	}
+	more := map[string]int{} // one discriminator fails alike for every rep
 	for _, p := range rep.Problems {
+		key := p.Action.Owner.String() + p.Action.Mnemonic + p.Err.Error()
+		if more[key]++; more[key] > 1 {
+			continue
+		}
 		printProblem(p)
 		if pos := declared[p.Action.Owner]; pos != "" {
 			fmt.Fprintf(os.Stderr, "  declared at %s\n", safe(pos))
+		}
+	}
+	for _, n := range more {
+		if n > 1 {
+			fmt.Fprintf(os.Stderr, "  (%s failed alike)\n", plural(n-1, "more action", "more actions"))
 		}
 	}
 }
@@ -158,7 +171,7 @@ func plural(n int, one, many string) string {
 func summary(rep *engine.Report, interrupted bool) string {
 	scored := 0
 	for _, t := range rep.Targets {
-		if t.Status == engine.Ran && t.Scorecard != nil {
+		if t.Scored {
 			scored++
 		}
 	}

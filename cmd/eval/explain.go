@@ -69,7 +69,7 @@ func history(eng *engine.Engine, t *starlark.Target) []string {
 		g := group{mnemonic: a.Mnemonic, why: h.Why}
 		var lines []string
 		if h.Ran == 0 {
-			g.why = "it has never run here: its result was in the store"
+			g.why = "its result was in the store"
 		}
 		if h.Before != nil {
 			changes := engine.Diff(h.BeforeFields, h.Fields)

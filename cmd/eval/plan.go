@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/evalbuild/eval/workspace/engine"
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 func planCommand() *cli.Command {
@@ -31,11 +32,22 @@ func runPlan(ctx context.Context, s *session) error {
 	for _, line := range planLines(rep) {
 		fmt.Fprintln(stdout, line)
 	}
-	total := len(rep.Stale)
+	total, equal := len(rep.Stale), 0
+	keys := map[graph.Key]bool{}
+	for _, a := range rep.Stale {
+		if a.Sure && keys[a.Key] {
+			equal++
+		}
+		keys[a.Key] = true
+	}
 	if total == 0 {
 		fmt.Fprintf(stdout, "nothing would run; %s up to date\n", plural(rep.Disk, "action is", "actions are"))
 	} else {
-		fmt.Fprintf(stdout, "%s would run, of %d; nothing would be drawn, at no cost\n", plural(total, "action", "actions"), rep.Actions)
+		twins := ""
+		if equal > 0 {
+			twins = fmt.Sprintf(" (%d more are equal to one of these)", equal)
+		}
+		fmt.Fprintf(stdout, "%s would run, of %d%s; nothing would be drawn, at no cost\n", plural(total-equal, "action", "actions"), rep.Actions, twins)
 	}
 	if len(rep.Problems) > 0 {
 		return exit(exitFailed)

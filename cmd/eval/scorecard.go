@@ -112,7 +112,8 @@ func orDash(s string) string {
 
 // printTable prints a line a scorecard, the conclusion first.
 func printTable(w io.Writer, cards []*scorecard) {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TARGET\tCONCLUSION\tVERDICT\tCONTROL\tTREATMENT\tP\tNOTE")
 	for _, c := range cards {
 		conclusion := c.Conclusion
@@ -123,6 +124,9 @@ func printTable(w io.Writer, cards []*scorecard) {
 			orDash(c.armText("control")), orDash(c.armText("treatment")), figure(c.PValue), safe(c.note()))
 	}
 	t.Flush()
+	for line := range strings.Lines(table.String()) {
+		fmt.Fprintln(w, strings.TrimRight(line, " \n"))
+	}
 }
 
 // note is the most useful thing to say of a scorecard in a few words.
@@ -135,7 +139,14 @@ func (c *scorecard) note() string {
 	case c.Strength == "fragile":
 		parts = append(parts, "with the degraded reps: "+strings.Join(c.Bounds.Conclusions, " or "))
 	case c.Conclusion == "unmeasured":
-		parts = append(parts, "an arm has no usable rep")
+		note := "an arm has no usable rep"
+		for _, r := range c.Reps {
+			if len(r.Reasons) > 0 {
+				note += " (" + r.Reasons[0] + ")"
+				break
+			}
+		}
+		parts = append(parts, note)
 	case c.Conclusion == "undetermined" && c.NeedsN != nil:
 		parts = append(parts, fmt.Sprintf("%d reps an arm would tell", *c.NeedsN))
 	}

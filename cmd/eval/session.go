@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,7 +50,11 @@ func open(s *settings) (*session, error) {
 	}
 	root, err := workspace.Find(cwd)
 	if err != nil {
-		return nil, userError(err)
+		err = userError(err)
+		if e := new(exitError); errors.Is(err, fs.ErrNotExist) && errors.As(err, &e) {
+			return nil, e.hint("or let `ev new probe NAME` make this folder a workspace with a probe in it")
+		}
+		return nil, err
 	}
 	cache, data, err := storeRoots(s)
 	if err != nil {
@@ -140,6 +146,9 @@ func (s *session) selectTargets(ctx context.Context, args []string) ([]*starlark
 	}
 	s.warnUnusedSettings()
 	for _, p := range empty {
+		if len(list) == 0 {
+			break // said below
+		}
 		fmt.Fprintf(os.Stderr, "eval: warning: pattern %s matches no target\n", p)
 	}
 	if len(list) == 0 {

@@ -94,6 +94,7 @@ type TargetResult struct {
 	// the same or is lost, and Cause what changed since. Of a Build only.
 	Before  []byte
 	Cause   string
+	Scored  bool // the action of the scorecard ran
 	Outputs int
 }
 
@@ -113,6 +114,7 @@ type Report struct {
 // A StaleAction is one that plan found would run.
 type StaleAction struct {
 	Action *graph.Action
+	Key    graph.Key // zero if not Sure
 	Why    string
 	// Sure is false if it is only known that an input will be made anew: it
 	// may come out the same.
@@ -175,7 +177,7 @@ func (b *build) report() *Report {
 		case Skipped:
 			r.Skipped++
 		case Stale:
-			r.Stale = append(r.Stale, StaleAction{n.action, n.why, n.sure})
+			r.Stale = append(r.Stale, StaleAction{n.action, n.key, n.why, n.sure})
 		}
 	}
 	for _, t := range b.targets {
@@ -196,7 +198,7 @@ func (b *build) targetResult(t *starlark.Target) TargetResult {
 	if f := t.Result.Scorecard; f != nil {
 		n := b.byAction[f.Action]
 		if n != nil && n.state == done {
-			res.Digest = n.outputs[f.Index].digest
+			res.Digest, res.Scored = n.outputs[f.Index].digest, n.ran
 			res.Scorecard, _ = starlark.ReadBlob(b.blob(f, res.Digest)) // nil if damage came between: the next build tells
 		}
 	}

@@ -134,6 +134,8 @@ func (b *build) compareOut(t *starlark.Target) error {
 		fault := Fault{Label: t.Label, Path: e.Path, Where: "eval-out"}
 		got, data, err := readOutput(filepath.Join(folder, filepath.FromSlash(e.Path)), b.o.Store.Func())
 		switch {
+		case errors.Is(err, os.ErrNotExist) && b.targetResult(t).Status == Failed:
+			continue // it was never finished, which is a problem of its own
 		case errors.Is(err, os.ErrNotExist):
 			missing++
 			fault.Cause = "it is missing"
