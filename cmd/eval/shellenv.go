@@ -15,6 +15,9 @@ var shims = []string{"build", "plan"}
 
 func shellenvCommand() *cli.Command {
 	return verb("shellenv", "shell code that makes `eval build //…` work where eval is a builtin", "", nil, func(_ *cli.Context, s *settings) error {
+		if len(s.args) > 0 {
+			return usageErrorf("shellenv takes no arguments")
+		}
 		exe, err := os.Executable()
 		if err != nil {
 			return failf(exitInfra, "shellenv: %v", err)

@@ -13,7 +13,10 @@ import (
 const version = "0.1.0"
 
 func versionCommand() *cli.Command {
-	return verb("version", "the version of eval and of the language", "", nil, func(*cli.Context, *settings) error {
+	return verb("version", "the version of eval and of the language", "", nil, func(_ *cli.Context, s *settings) error {
+		if len(s.args) > 0 {
+			return usageErrorf("version takes no arguments")
+		}
 		fmt.Fprintf(stdout, "eval %s %s/%s\n", version, runtime.GOOS, runtime.GOARCH)
 		fmt.Fprintf(stdout, "language: %s\n", starlark.Semantics)
 		return nil
