@@ -24,7 +24,7 @@ var layers = []struct {
 	{"cas/remote", []string{"cas"}},
 	{"rules", nil},
 	{"rules/world", []string{"starlark", "workspace/graph", "cas"}},
-	{"sandbox", []string{"cas", "workspace/graph"}},
+	{"sandbox", []string{"cas", "workspace/graph", "sandbox"}}, // sandbox itself of its parts only
 	{"starlark", []string{"workspace/graph", "cas", "rules"}},
 	{"workspace", []string{"workspace/graph", "cas"}},
 	{"workspace/graph", []string{"cas"}},

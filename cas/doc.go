@@ -37,6 +37,7 @@
 //	<root>/ac/<func>/<2 hex>/<hex>        a result with its class and checksum
 //	<root>/tmp/<unix second>-<random>     being written
 //	<root>/quarantine/<func>-<hex>-<random>/<name>  was damaged, or in the way
+//	<cache root>/plain/<func>/<2 hex>/<hex>[x]  a plain copy for sealed roots; x: 0555
 //	<cache root>/locks                    a byte for each key that is locked
 //
 // # Invariants
@@ -47,8 +48,8 @@
 //     add to results, but never panics.
 //   - A file gets its name when it is whole. A process killed at any instruction
 //     leaves a temporary file, which counts for nothing.
-//   - What is handed out is right: Read, Open and Export hash each byte. Lookup
-//     and Has trust stamps instead; Stamp says what that can't notice.
+//   - What is handed out is right: Read, Open and Export hash each byte. Lookup,
+//     Has and Stage trust stamps instead; Stamp says what that can't notice.
 //   - Lookup gives a result only if each blob that it names is there. For a pure
 //     one that isn't whole it is a *MissError, for a capture an *IncompleteError.
 //   - A recorded capture is replaced only after Delete. It is on the disk, blobs

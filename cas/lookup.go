@@ -170,22 +170,41 @@ func (s *Store) Lookup(c Class, key Digest) (Result, error) {
 	if err != nil {
 		return Result{}, rec.lost(key, "the result can't be read: "+err.Error(), err)
 	}
-	roots = s.roots(rec.class)
-	err = result.eachBlob(func(role string, d Digest) error {
-		_, err := s.find(d, roots)
-		var blob *BlobError
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &blob):
-			return rec.lost(key, role+" is "+blob.Reason.String(), err)
-		}
-		return rec.lost(key, role+" can't be read: "+err.Error(), err)
-	})
-	if err != nil {
-		return Result{}, err
+	role, err := s.incomplete(result, s.roots(rec.class))
+	var blob *BlobError
+	switch {
+	case errors.As(err, &blob):
+		return Result{}, rec.lost(key, role+" is "+blob.Reason.String(), err)
+	case err != nil:
+		return Result{}, rec.lost(key, role+" can't be read: "+err.Error(), err)
 	}
 	return result, nil
+}
+
+// incomplete gives the first error of a blob that r needs, and what that is to
+// the reader of the error. Of the folders it reads the trees, and looks at each
+// file of each distinct directory.
+func (s *Store) incomplete(r Result, roots []*root) (role string, err error) {
+	has := func(what string, d Digest) error {
+		role = what
+		_, err := s.find(d, roots)
+		return err
+	}
+	if err := r.eachBlob(has); err != nil {
+		return role, err
+	}
+	seen := map[Digest]bool{}
+	for _, f := range r.Folders {
+		role = f.Path
+		t, err := s.ReadTree(f.Tree)
+		if err == nil {
+			err = t.eachFile(seen, f.Path+"/", func(path string, f FileNode) error { return has(path, f.Digest) })
+		}
+		if err != nil {
+			return role, err
+		}
+	}
+	return "", nil
 }
 
 func (rec *record) lost(key Digest, reason string, cause error) error {
@@ -220,13 +239,13 @@ func (s *Store) putResult(c Class, key Digest, r Result) error {
 		if d.Func != key.Func {
 			return fmt.Errorf("%s has a digest of %v under a key of %v", role, d.Func, key.Func)
 		}
-		if _, err := s.find(d, roots); err != nil {
-			return fmt.Errorf("%s: %w", role, err)
-		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	if role, err := s.incomplete(r, roots); err != nil {
+		return fmt.Errorf("%s: %w", role, err)
 	}
 	path := s.root(c).resultPath(key)
 	switch old := s.load(key, s.roots(c)); {

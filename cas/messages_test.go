@@ -84,6 +84,12 @@ func protoResult(r Result) *repb.ActionResult {
 	for _, f := range sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) }) {
 		m.OutputFiles = append(m.OutputFiles, &repb.OutputFile{Path: f.Path, Digest: protoDigest(f.Digest), IsExecutable: f.Executable, Contents: f.Contents})
 	}
+	for _, f := range sortedBy(r.Folders, func(a, b *OutputFolder) int { return cmp.Compare(a.Path, b.Path) }) {
+		m.OutputDirectories = append(m.OutputDirectories, &repb.OutputDirectory{Path: f.Path, TreeDigest: protoDigest(f.Tree)})
+	}
+	for _, l := range sortedBy(r.Links, func(a, b *OutputLink) int { return cmp.Compare(a.Path, b.Path) }) {
+		m.OutputSymlinks = append(m.OutputSymlinks, &repb.OutputSymlink{Path: l.Path, Target: l.Target})
+	}
 	if !r.Stdout.IsZero() {
 		m.StdoutDigest = protoDigest(r.Stdout)
 	}
@@ -186,7 +192,15 @@ func (r random) action(fn Func) Action {
 
 func (r random) result(fn Func) Result {
 	res := Result{ExitCode: []int32{0, 1, 127, -9, math.MaxInt32, math.MinInt32}[r.IntN(6)]}
-	for _, path := range r.names(6, r.path) {
+	for _, path := range r.names(9, r.path) {
+		switch r.IntN(6) {
+		case 0:
+			res.Folders = append(res.Folders, OutputFolder{Path: path, Tree: r.digest(fn)})
+			continue
+		case 1:
+			res.Links = append(res.Links, OutputLink{Path: path, Target: "../" + r.path()})
+			continue
+		}
 		o := OutputFile{Path: path, Digest: r.digest(fn), Executable: r.IntN(2) == 0}
 		if o.Digest.Size == 0 || r.IntN(3) == 0 {
 			if o.Contents = []byte(r.word()); len(o.Contents) == 0 {
@@ -220,6 +234,8 @@ var unordered = gocmp.Options{
 	cmpopts.SortSlices(func(a, b DirectoryNode) bool { return a.Name < b.Name }),
 	cmpopts.SortSlices(func(a, b SymlinkNode) bool { return a.Name < b.Name }),
 	cmpopts.SortSlices(func(a, b OutputFile) bool { return a.Path < b.Path }),
+	cmpopts.SortSlices(func(a, b OutputFolder) bool { return a.Path < b.Path }),
+	cmpopts.SortSlices(func(a, b OutputLink) bool { return a.Path < b.Path }),
 	cmpopts.SortSlices(func(a, b EnvVar) bool { return a.Name < b.Name }),
 }
 
@@ -286,39 +302,47 @@ func TestEncodeRefuses(t *testing.T) {
 		return r
 	}
 	tests := map[string]interface{ Encode() ([]byte, error) }{
-		"empty name":            file(""),
-		"dot":                   file("."),
-		"dot dot":               file(".."),
-		"slash":                 file("a/b"),
-		"NUL":                   file("a\x00"),
-		"name not UTF-8":        file("\xff"),
-		"twice":                 file("a", "b", "a"),
-		"two kinds":             Directory{Files: file("a").Files, Symlinks: []SymlinkNode{{"a", "b"}}},
-		"two kinds, folders":    Directory{Directories: []DirectoryNode{{"a", d}}, Symlinks: []SymlinkNode{{"a", "b"}}},
-		"no target":             Directory{Symlinks: []SymlinkNode{{"a", ""}}},
-		"no digest":             Directory{Files: []FileNode{{Name: "a"}}},
-		"negative size":         Directory{Files: []FileNode{{Name: "a", Digest: Digest{Func: BLAKE3, Size: -1}}}},
-		"two functions":         Directory{Files: []FileNode{{Name: "a", Digest: d}, {Name: "b", Digest: other}}},
-		"variable twice":        Command{Env: []EnvVar{{"A", "1"}, {"B", ""}, {"A", "1"}}},
-		"variable with =":       Command{Env: []EnvVar{{"A=", "1"}}},
-		"variable without name": Command{Env: []EnvVar{{"", "1"}}},
-		"argument not UTF-8":    Command{Arguments: []string{"\xff"}},
-		"argument with NUL":     Command{Arguments: []string{"a\x00b"}},
-		"output twice":          Command{OutputPaths: []string{"a", "a"}},
-		"absolute output":       Command{OutputPaths: []string{"/a"}},
-		"output above":          Command{OutputPaths: []string{"../a"}},
-		"absolute work dir":     Command{WorkingDirectory: "/w"},
-		"unclean work dir":      Command{WorkingDirectory: "w/"},
-		"no command":            Action{InputRoot: d},
-		"no input root":         Action{Command: d},
-		"negative timeout":      Action{Command: d, InputRoot: d, Timeout: -1},
-		"property twice":        Action{Command: d, InputRoot: d, Platform: []Property{{"a", "b"}, {"a", "b"}}},
-		"action, two functions": Action{Command: d, InputRoot: other},
-		"result path twice":     out("a", "a"),
-		"result path above":     out("a/../b"),
-		"result path empty":     out(""),
-		"aux without name":      Result{Aux: map[string][]byte{"": nil}},
-		"result, two functions": Result{Stdout: d, Stderr: other},
+		"empty name":             file(""),
+		"dot":                    file("."),
+		"dot dot":                file(".."),
+		"slash":                  file("a/b"),
+		"NUL":                    file("a\x00"),
+		"name not UTF-8":         file("\xff"),
+		"twice":                  file("a", "b", "a"),
+		"two kinds":              Directory{Files: file("a").Files, Symlinks: []SymlinkNode{{"a", "b"}}},
+		"two kinds, folders":     Directory{Directories: []DirectoryNode{{"a", d}}, Symlinks: []SymlinkNode{{"a", "b"}}},
+		"no target":              Directory{Symlinks: []SymlinkNode{{"a", ""}}},
+		"no digest":              Directory{Files: []FileNode{{Name: "a"}}},
+		"negative size":          Directory{Files: []FileNode{{Name: "a", Digest: Digest{Func: BLAKE3, Size: -1}}}},
+		"two functions":          Directory{Files: []FileNode{{Name: "a", Digest: d}, {Name: "b", Digest: other}}},
+		"variable twice":         Command{Env: []EnvVar{{"A", "1"}, {"B", ""}, {"A", "1"}}},
+		"variable with =":        Command{Env: []EnvVar{{"A=", "1"}}},
+		"variable without name":  Command{Env: []EnvVar{{"", "1"}}},
+		"argument not UTF-8":     Command{Arguments: []string{"\xff"}},
+		"argument with NUL":      Command{Arguments: []string{"a\x00b"}},
+		"output twice":           Command{OutputPaths: []string{"a", "a"}},
+		"absolute output":        Command{OutputPaths: []string{"/a"}},
+		"output above":           Command{OutputPaths: []string{"../a"}},
+		"absolute work dir":      Command{WorkingDirectory: "/w"},
+		"unclean work dir":       Command{WorkingDirectory: "w/"},
+		"no command":             Action{InputRoot: d},
+		"no input root":          Action{Command: d},
+		"negative timeout":       Action{Command: d, InputRoot: d, Timeout: -1},
+		"property twice":         Action{Command: d, InputRoot: d, Platform: []Property{{"a", "b"}, {"a", "b"}}},
+		"action, two functions":  Action{Command: d, InputRoot: other},
+		"result path twice":      out("a", "a"),
+		"result path above":      out("a/../b"),
+		"result path empty":      out(""),
+		"result path, two kinds": Result{Folders: []OutputFolder{{"a", d}}, Links: []OutputLink{{"a", "b"}}},
+		"file and folder":        Result{Files: out("a").Files, Folders: []OutputFolder{{"a", d}}},
+		"folder without digest":  Result{Folders: []OutputFolder{{Path: "a"}}},
+		"folder above":           Result{Folders: []OutputFolder{{"../a", d}}},
+		"folder, two functions":  Result{Folders: []OutputFolder{{"a", d}}, Stdout: other},
+		"link without target":    Result{Links: []OutputLink{{Path: "a"}}},
+		"link at the root":       Result{Links: []OutputLink{{"/a", "b"}}},
+		"link to NUL":            Result{Links: []OutputLink{{"a", "b\x00"}}},
+		"aux without name":       Result{Aux: map[string][]byte{"": nil}},
+		"result, two functions":  Result{Stdout: d, Stderr: other},
 	}
 	for name, x := range tests {
 		if b, err := x.Encode(); err == nil {
@@ -350,8 +374,14 @@ func TestDecodeRefusesVariants(t *testing.T) {
 func TestDecodeResultOfServer(t *testing.T) {
 	d := BLAKE3.Sum([]byte("x"))
 	m := &repb.ActionResult{
-		OutputFiles:  []*repb.OutputFile{{Path: "b", Digest: protoDigest(d), Contents: []byte("x")}, {Path: "a", Digest: protoDigest(d)}},
-		StdoutDigest: protoDigest(d), StdoutRaw: []byte("x"),
+		OutputFiles:       []*repb.OutputFile{{Path: "b", Digest: protoDigest(d), Contents: []byte("x")}, {Path: "a", Digest: protoDigest(d)}},
+		OutputDirectories: []*repb.OutputDirectory{{Path: "f", TreeDigest: protoDigest(d), IsTopologicallySorted: true, RootDirectoryDigest: protoDigest(BLAKE3.Sum(nil))}},
+		OutputSymlinks:    []*repb.OutputSymlink{{Path: "m", Target: "/t", NodeProperties: &repb.NodeProperties{}}, {Path: "k", Target: "t"}},
+		//lint:ignore SA1019 servers still write both
+		OutputFileSymlinks: []*repb.OutputSymlink{{Path: "k", Target: "t"}, {Path: "j", Target: "old"}},
+		//lint:ignore SA1019 servers still write both
+		OutputDirectorySymlinks: []*repb.OutputSymlink{{Path: "n", Target: "old"}},
+		StdoutDigest:            protoDigest(d), StdoutRaw: []byte("x"),
 		ExecutionMetadata: &repb.ExecutedActionMetadata{
 			Worker:            "w",
 			AuxiliaryMetadata: []*anypb.Any{{TypeUrl: "type.googleapis.com/other"}, {TypeUrl: "eval/cost", Value: []byte("1")}},
@@ -359,7 +389,8 @@ func TestDecodeResultOfServer(t *testing.T) {
 	}
 	got, err := DecodeResult(BLAKE3, marshal(t, m))
 	want := Result{
-		Files: []OutputFile{{"a", d, false, nil}, {"b", d, false, []byte("x")}}, Stdout: d,
+		Files:   []OutputFile{{"a", d, false, nil}, {"b", d, false, []byte("x")}},
+		Folders: []OutputFolder{{"f", d}}, Links: []OutputLink{{"j", "old"}, {"k", "t"}, {"m", "/t"}, {"n", "old"}}, Stdout: d,
 		Aux: map[string][]byte{"cost": []byte("1")},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" || err != nil {
@@ -369,7 +400,10 @@ func TestDecodeResultOfServer(t *testing.T) {
 		{StdoutRaw: []byte("only here")},
 		{StderrRaw: []byte("only here")},
 		{OutputDirectories: []*repb.OutputDirectory{{Path: "d"}}},
+		{OutputDirectories: []*repb.OutputDirectory{{Path: "d", RootDirectoryDigest: protoDigest(d)}}},
+		{OutputDirectories: []*repb.OutputDirectory{{TreeDigest: protoDigest(d)}}}, // the whole working directory
 		{OutputSymlinks: []*repb.OutputSymlink{{Path: "l"}}},
+		{OutputSymlinks: []*repb.OutputSymlink{{Path: "l", Target: "a"}}, OutputFileSymlinks: []*repb.OutputSymlink{{Path: "l", Target: "b"}}},
 		{OutputFiles: []*repb.OutputFile{{Path: "../../etc/passwd", Digest: protoDigest(d)}}},
 		{OutputFiles: []*repb.OutputFile{{Path: "a"}}},
 		{OutputFiles: []*repb.OutputFile{{Path: "a", Digest: protoDigest(d), Contents: []byte("y")}}},

@@ -24,10 +24,25 @@ type OutputFile struct {
 // or empty.
 func (f OutputFile) Inlined() bool { return f.Contents != nil || f.Digest.Size == 0 }
 
+// OutputFolder is a folder that an action wrote, with all in it. Its blobs are
+// the Tree message and the files that this names (see Tree.Encode).
+type OutputFolder struct {
+	Path string // relative to the working directory
+	Tree Digest // of the encoded Tree message, not of the root directory
+}
+
+// OutputLink is a symbolic link that an action wrote.
+type OutputLink struct {
+	Path   string // relative to the working directory
+	Target string // as readlink gives it
+}
+
 // Result is what an action came to, a subset of the message
 // build.bazel.remote.execution.v2.ActionResult.
 type Result struct {
-	Files          []OutputFile // encoded sorted by path
+	Files          []OutputFile // each list is encoded sorted by path
+	Folders        []OutputFolder
+	Links          []OutputLink
 	ExitCode       int32
 	Stdout, Stderr Digest            // zero: none was kept
 	Aux            map[string][]byte // facts beside the outputs, by name
@@ -37,12 +52,15 @@ type Result struct {
 // slash; the value is our bytes as they are, since no server looks into it.
 const auxPrefix = "eval/"
 
-// Encode gives the canonical bytes: files sorted by path, Aux by name, as
+// Encode gives the canonical bytes: outputs sorted by path, Aux by name, as
 // google.protobuf.Any in execution_metadata.auxiliary_metadata. A path that
 // occurs twice, is absolute or not clean, a missing digest, digests of two
-// functions and an Aux name that is empty or not UTF-8 are errors.
+// functions, a link without target and an Aux name that is empty or not UTF-8
+// are errors. What OutputDirectory has beside path and tree_digest is left out:
+// a claim about the order in a tree that we may have from elsewhere, and a
+// digest that the tree has in it.
 func (r Result) Encode() ([]byte, error) {
-	r.Files = sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) })
+	r.sort()
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("encode result: %w", err)
 	}
@@ -56,6 +74,11 @@ func (r Result) Encode() ([]byte, error) {
 		}
 		b = appendBytes(b, 2, node)
 	}
+	for _, f := range r.Folders {
+		node = appendString(node[:0], 1, f.Path)
+		node = appendDigest(node, 3, f.Tree)
+		b = appendBytes(b, 3, node)
+	}
 	b = appendVarint(b, 4, int64(r.ExitCode))
 	if !r.Stdout.IsZero() {
 		b = appendDigest(b, 6, r.Stdout)
@@ -66,7 +89,17 @@ func (r Result) Encode() ([]byte, error) {
 	if len(r.Aux) > 0 {
 		b = appendBytes(b, 9, r.encodeMetadata())
 	}
+	for _, l := range r.Links {
+		b = appendPair(b, 12, l.Path, l.Target)
+	}
 	return b, nil
+}
+
+// sort puts sorted lists in the place of those that are not.
+func (r *Result) sort() {
+	r.Files = sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) })
+	r.Folders = sortedBy(r.Folders, func(a, b *OutputFolder) int { return cmp.Compare(a.Path, b.Path) })
+	r.Links = sortedBy(r.Links, func(a, b *OutputLink) int { return cmp.Compare(a.Path, b.Path) })
 }
 
 // encodeMetadata writes ExecutedActionMetadata{auxiliary_metadata = 11}.
@@ -82,19 +115,36 @@ func (r Result) encodeMetadata() []byte {
 	return b
 }
 
-// check expects sorted files.
 func (r Result) check() error {
 	var fn sameFunc
-	for i, f := range r.Files {
-		err := cmp.Or(checkPath(f.Path), fn.add(f.Digest))
-		if err == nil && i > 0 && r.Files[i-1].Path == f.Path {
+	seen := make(map[string]bool, len(r.Files)+len(r.Folders)+len(r.Links))
+	output := func(path string, err error) error {
+		if err = cmp.Or(checkPath(path), err); err == nil && seen[path] {
 			err = errTwice
 		}
+		if err != nil {
+			return fmt.Errorf("output %q: %w", path, err)
+		}
+		seen[path] = true
+		return nil
+	}
+	for _, f := range r.Files {
+		err := fn.add(f.Digest)
 		if err == nil && f.Inlined() && f.Digest.Func.Sum(f.Contents) != f.Digest {
 			err = errors.New("the content is not the digest's")
 		}
-		if err != nil {
-			return fmt.Errorf("output %q: %w", f.Path, err)
+		if err := output(f.Path, err); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.Folders {
+		if err := output(f.Path, fn.add(f.Tree)); err != nil {
+			return err
+		}
+	}
+	for _, l := range r.Links {
+		if err := output(l.Path, checkTarget(l.Target)); err != nil {
+			return err
 		}
 	}
 	for _, d := range [2]Digest{r.Stdout, r.Stderr} {
@@ -117,14 +167,20 @@ func (r Result) check() error {
 	return nil
 }
 
-// eachBlob calls fn with every digest that a blob is needed for, and what it is
-// to the reader of an error.
+// eachBlob calls fn with every digest in the message that a blob is needed for,
+// and what it is to the reader of an error. Store.incomplete goes on to what is
+// in the folders.
 func (r Result) eachBlob(fn func(role string, d Digest) error) error {
 	for _, f := range r.Files {
 		if f.Inlined() {
 			continue
 		}
 		if err := fn(f.Path, f.Digest); err != nil {
+			return err
+		}
+	}
+	for _, f := range r.Folders {
+		if err := fn(f.Path, f.Tree); err != nil {
 			return err
 		}
 	}
@@ -141,22 +197,27 @@ func (r Result) eachBlob(fn func(role string, d Digest) error) error {
 
 // DecodeResult reads an ActionResult, also one that a server has added to:
 // what Result has no room for is skipped if nothing is lost (worker, times,
-// copies of output) and an error if it would be (output directories, symlinks,
-// bytes with no digest). The digests get function fn, which isn't on the wire.
-// Empty lists and maps come back as nil.
+// copies of output) and an error if it would be (bytes with no digest). Links
+// may stand in the fields that REAPI 2.1 replaced, or in both. The digests get
+// function fn, which isn't on the wire. Empty lists and maps come back as nil.
 func DecodeResult(fn Func, b []byte) (Result, error) {
-	var r Result
-	var raw [2]bool
+	d := resultDecoder{fn: fn}
 	err := checkFunc(fn)
 	if err == nil {
-		err = eachField(b, func(f field) error { return r.decodeField(fn, f, &raw) })
+		err = eachField(b, d.decode)
 	}
+	r := d.Result
 	switch {
 	case err != nil:
-	case raw[0] && r.Stdout.IsZero(), raw[1] && r.Stderr.IsZero():
+	case d.rawOut && r.Stdout.IsZero(), d.rawErr && r.Stderr.IsZero():
 		err = errors.New("inlined standard output or error without digest")
 	default:
-		r.Files = sortedBy(r.Files, func(a, b *OutputFile) int { return cmp.Compare(a.Path, b.Path) })
+		for _, l := range d.old {
+			if !slices.Contains(r.Links, l) {
+				r.Links = append(r.Links, l)
+			}
+		}
+		r.sort()
 		err = r.check()
 	}
 	if err != nil {
@@ -165,34 +226,69 @@ func DecodeResult(fn Func, b []byte) (Result, error) {
 	return r, nil
 }
 
-func (r *Result) decodeField(fn Func, f field, raw *[2]bool) (err error) {
+type resultDecoder struct {
+	Result
+	fn             Func
+	old            []OutputLink // from fields 10 and 11
+	rawOut, rawErr bool         // there were bytes
+}
+
+func (d *resultDecoder) decode(f field) (err error) {
 	switch f.num {
 	case 2:
 		var o OutputFile
-		o, err = f.outputFile(fn)
-		r.Files = append(r.Files, o)
-	case 3, 10, 11, 12:
-		err = errors.New("output directories and symlinks are not supported")
+		o, err = f.outputFile(d.fn)
+		d.Files = append(d.Files, o)
+	case 3:
+		var o OutputFolder
+		o, err = f.outputFolder(d.fn)
+		d.Folders = append(d.Folders, o)
 	case 4:
 		var v int64
 		if v, err = f.varint(); err == nil {
-			r.ExitCode, err = int32Of(v)
+			d.ExitCode, err = int32Of(v)
 		}
 	case 5:
-		raw[0] = len(f.bytes) > 0
+		d.rawOut = len(f.bytes) > 0
 	case 6:
-		r.Stdout, err = f.digest(fn)
+		d.Stdout, err = f.digest(d.fn)
 	case 7:
-		raw[1] = len(f.bytes) > 0
+		d.rawErr = len(f.bytes) > 0
 	case 8:
-		r.Stderr, err = f.digest(fn)
+		d.Stderr, err = f.digest(d.fn)
 	case 9:
 		var msg []byte
 		if msg, err = f.message(); err == nil {
-			err = eachField(msg, r.decodeMetadata)
+			err = eachField(msg, d.decodeMetadata)
+		}
+	case 10, 11, 12:
+		var l OutputLink
+		l.Path, l.Target, err = f.pair()
+		if f.num == 12 {
+			d.Links = append(d.Links, l)
+		} else {
+			d.old = append(d.old, l)
 		}
 	}
 	return err
+}
+
+func (f field) outputFolder(fn Func) (OutputFolder, error) {
+	var o OutputFolder
+	msg, err := f.message()
+	if err != nil {
+		return o, err
+	}
+	err = eachField(msg, func(f field) (err error) {
+		switch f.num {
+		case 1:
+			o.Path, err = f.text()
+		case 3:
+			o.Tree, err = f.digest(fn)
+		}
+		return err
+	})
+	return o, err
 }
 
 func (f field) outputFile(fn Func) (OutputFile, error) {

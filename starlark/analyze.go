@@ -231,7 +231,7 @@ func (c *analysis) finish(out sl.Value) (*Analysis, error) {
 	}
 	if in := r.providers[scorecardInfo]; in != nil {
 		f, ok := in.values["file"].(fileValue)
-		if !ok || f.file.Source() {
+		if !ok || f.file.Source() || f.file.Folder() {
 			return nil, fmt.Errorf("ScorecardInfo.file is an output")
 		}
 		r.Scorecard = f.file

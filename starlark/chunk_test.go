@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/evalbuild/eval/rules"
 )
 
 // A chunk is one workspace in a file of testdata/rules. Chunks are separated
@@ -19,6 +21,7 @@ import (
 //	set NAME=VALUE                what --set would set
 //	want //pkg:name PATH TEXT     an output and its bytes (a Go string if quoted)
 //	log TEXT                      what print() writes, in any order
+//	rules                         @eval//rules: has the built-in rules
 //
 // and continues with the files, each below a line `=== path`. A comment
 // `### "regexp"` says that there is an error at its line, and its message; all
@@ -60,6 +63,8 @@ func readChunks(t *testing.T, file string) []chunk {
 			case "set":
 				k, v, _ := strings.Cut(rest, "=")
 				c.config[k] = v
+			case "rules":
+				addRules(c.files)
 			case "log":
 				c.logs = append(c.logs, rest)
 			case "want":
@@ -92,6 +97,15 @@ func readChunks(t *testing.T, file string) []chunk {
 		out = append(out, c)
 	}
 	return out
+}
+
+// addRules adds the built-in rules, as the module eval.
+func addRules(files map[string]string) {
+	entries, _ := rules.Files.ReadDir(".")
+	for _, e := range entries {
+		data, _ := rules.Files.ReadFile(e.Name())
+		files["@eval//rules/"+e.Name()] = string(data)
+	}
 }
 
 // TestRules runs the chunks of testdata/rules.

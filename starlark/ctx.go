@@ -31,6 +31,13 @@ type declared struct {
 	dir  bool
 }
 
+func (d *declared) kind() string {
+	if d.dir {
+		return "folder"
+	}
+	return "file"
+}
+
 // value builds ctx: label, attr, file, files, actions.
 func (c *analysis) value() (sl.Value, error) {
 	t := c.target
@@ -111,10 +118,7 @@ func (t targetValue) Attr(name string) (sl.Value, error) {
 	case "label":
 		return labelValue{t.dep.label}, nil
 	case "kind":
-		if t.dep.target == nil {
-			return sl.String("source file"), nil
-		}
-		return sl.String(t.dep.target.Kind), nil
+		return sl.String(t.kind()), nil
 	case "files":
 		var out []sl.Value
 		for _, f := range t.files() {
@@ -131,14 +135,26 @@ func (t targetValue) Get(k sl.Value) (sl.Value, bool, error) {
 	if !ok {
 		return nil, false, fmt.Errorf("a target is indexed by a provider, not %s", k.Type())
 	}
-	if t.dep.target == nil {
-		return nil, false, nil
-	}
-	in := t.dep.target.Result.providers[p]
+	in := t.provider(p)
 	if in == nil {
 		return nil, false, nil
 	}
 	return in, true, nil
+}
+
+// provider is what the target's implementation returned of p, or nil.
+func (t targetValue) provider(p *providerValue) *instance {
+	if t.dep.target == nil {
+		return nil
+	}
+	return t.dep.target.Result.providers[p]
+}
+
+func (t targetValue) kind() string {
+	if t.dep.target == nil {
+		return "source file"
+	}
+	return t.dep.target.Kind
 }
 
 func (c *analysis) declareFile(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
@@ -176,7 +192,7 @@ func (c *analysis) claim(p string, d *declared) error {
 	}
 	for up := path.Dir(p); up != "."; up = path.Dir(up) {
 		if c.declared[up] != nil {
-			return fmt.Errorf("%q was declared as a file", up)
+			return fmt.Errorf("%q was declared as a %s", up, c.declared[up].kind())
 		}
 		c.parents[up] = true
 	}
@@ -197,14 +213,18 @@ func (c *analysis) output(v sl.Value, a *graph.Action, name string) error {
 	if d == nil || d.file != f.file {
 		return fmt.Errorf("output %s was not declared by this target", f.file.Slash())
 	}
-	if d.dir {
-		return fmt.Errorf("output %q is a folder; only actions that run a process make folders", f.file.Path)
+	if d.dir && a.Kind != graph.Run {
+		return fmt.Errorf("output %q is a folder; only actions.run makes folders", f.file.Path)
 	}
 	if f.file.Action != nil {
 		return fmt.Errorf("output %q has an action already", f.file.Path)
 	}
 	f.file.Action, f.file.Index = a, len(a.Outputs)
-	a.Outputs = append(a.Outputs, graph.Output{Name: name, Format: outputFormat(f.file.Path), File: f.file})
+	format := outputFormat(f.file.Path)
+	if a.Kind == graph.Run {
+		format = d.kind()
+	}
+	a.Outputs = append(a.Outputs, graph.Output{Name: name, Format: format, File: f.file})
 	return nil
 }
 
@@ -232,11 +252,6 @@ func (c *analysis) write(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl
 	}
 	c.actions = append(c.actions, a)
 	return sl.None, nil
-}
-
-func (c *analysis) run(*sl.Thread, *sl.Builtin, sl.Tuple, []sl.Tuple) (sl.Value, error) {
-	return nil, fmt.Errorf("actions.run needs the seal, and this version of eval has none yet: " +
-		"only actions.evaluate and actions.write run; use recorded evidence (captures)")
 }
 
 // evaluateSteps bounds one evaluate action; it is in the key. It bounds memory
@@ -284,6 +299,9 @@ func (c *analysis) takeInputs(a *graph.Action, inputs, decode *sl.Dict) error {
 			}
 			if err := checkInputName(name); err != nil {
 				return err
+			}
+			if f.file.Folder() {
+				return fmt.Errorf("input %q is a folder; only actions.run takes folders", name)
 			}
 			in := graph.Input{Name: name, File: f.file}
 			if decode != nil {

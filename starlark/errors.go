@@ -46,7 +46,8 @@ func (e Errors) Error() string {
 // builtinFiles says where the built-in rules are loaded from.
 var builtinFiles = map[string]string{
 	"probe": "probe.star", "family": "probe.star", "headroom": "probe.star",
-	"captures": "producer.star", "filegroup": "action.star",
+	"captures": "producer.star", "filegroup": "action.star", "action": "action.star",
+	"tool": "tool.star", "seal": "seal.star",
 }
 
 // showFile turns a file's label into a path that can be opened from the root:

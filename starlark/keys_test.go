@@ -12,13 +12,13 @@ import (
 // keyOf encodes an action with the digests of its inputs' bytes.
 func (b *build) keyOf(t *testing.T, a *graph.Action) graph.Key {
 	t.Helper()
-	var inputs []cas.Digest
+	var inputs graph.Inputs
 	for _, in := range a.Inputs {
 		data, err := b.content(in.File)
 		if err != nil {
 			t.Fatal(err)
 		}
-		inputs = append(inputs, cas.BLAKE3.Sum(data))
+		inputs.Files = append(inputs.Files, graph.Content{Digest: cas.BLAKE3.Sum(data)})
 	}
 	e, err := a.Encode(cas.BLAKE3, inputs)
 	if err != nil {

@@ -38,6 +38,8 @@ type Options struct {
 	Config map[string]string // --set
 	Print  func(msg string)  // where print() goes; nil drops it
 	Limit  uint64            // steps for one file; 0 takes the default
+	// Unsealed has runs go without a seal (--seal=none), under keys of their own.
+	Unsealed bool
 }
 
 // dialect is the language of all .star files: its flags are part of Semantics.

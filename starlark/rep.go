@@ -317,6 +317,10 @@ func nativeModule() *starlarkstruct.Module {
 			}
 			return sl.String(functionName(fn)), nil
 		}),
+		"host_path": sl.NewBuiltin("native.host_path", nativeHostPath),
+		"label":     sl.NewBuiltin("native.label", nativeLabel),
+		"parts":     sl.NewBuiltin("native.parts", nativeParts),
+		"policy":    sl.NewBuiltin("native.policy", nativePolicy),
 		// fingerprint(fn): of a function that is a param of the running action.
 		"fingerprint": pureBuiltin("native.fingerprint", 1, fingerprintOfParam),
 	}}

@@ -73,6 +73,8 @@ var base = sync.OnceValue(func() sl.StringDict {
 		"config":        &starlarkstruct.Module{Name: "config", Members: sl.StringDict{"string": loadBuiltin("config.string", configString)}},
 		"DefaultInfo":   defaultInfo,
 		"ScorecardInfo": scorecardInfo,
+		"SealInfo":      sealInfo,
+		"ToolInfo":      toolInfo,
 	}
 	d.Freeze()
 	return d

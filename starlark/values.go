@@ -204,6 +204,14 @@ func (i *instance) Attr(name string) (sl.Value, error) {
 	return nil, nil
 }
 
+// field is a field's value, None if it was left out.
+func (i *instance) field(name string) sl.Value {
+	if v := i.values[name]; v != nil {
+		return v
+	}
+	return sl.None
+}
+
 func (i *instance) String() string {
 	var b strings.Builder
 	b.WriteString(i.Type() + "(")

@@ -57,6 +57,32 @@ func (w *Workspace) OpenFile(repo, rel string) (*os.File, error) {
 	return t.open("read", rel)
 }
 
+// Executable reports whether the owner of a source may execute it, which is
+// what git keeps of a file's mode too. Of a symbolic link it is that of the file
+// it leads to.
+func (w *Workspace) Executable(repo, rel string) (bool, error) {
+	t, err := w.tree(repo)
+	if err != nil {
+		return false, err
+	}
+	if err := checkPath(rel); err != nil {
+		return false, t.fail("read", rel, err)
+	}
+	if f, err := t.lstat(rel); err == nil && fileType(f.mode).IsRegular() {
+		return f.mode&unix.S_IXUSR != 0, nil
+	}
+	f, err := t.open("read", rel)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := fstat(f)
+	if err != nil {
+		return false, t.fail("read", rel, bare(err))
+	}
+	return info.mode&unix.S_IXUSR != 0, nil
+}
+
 // open does what OpenFile says. The type is looked at first, since to open a
 // device can already do something, and again on the open file.
 func (t *tree) open(op, rel string) (*os.File, error) {

@@ -194,3 +194,30 @@ func BenchmarkReadFile(b *testing.B) {
 		}
 	}
 }
+
+func TestExecutable(t *testing.T) {
+	dir := sources(t)
+	must(t, os.Chmod(filepath.Join(dir, "w/a/SKILL.md"), 0o744))
+	must(t, os.Chmod(filepath.Join(dir, "dep/p.md"), 0o655)) // but not by its owner
+	w := open(t, filepath.Join(dir, "w"), Options{})
+	for _, c := range []struct {
+		repo, rel string
+		want      bool
+		err       string
+	}{
+		{"", "a/SKILL.md", true, ""},
+		{"", "chain.md", true, ""},
+		{"", "a/sub/x", false, ""},
+		{"dep", "p.md", false, ""},
+		{"", "a", false, "is a directory, a file is meant"},
+		{"", "fifo", false, "is a fifo, a file is meant"},
+		{"", "up.md", false, "which leaves the workspace"},
+		{"", "a/none", false, "does not exist"},
+		{"", "../secret", false, ""},
+	} {
+		got, err := w.Executable(c.repo, c.rel)
+		if got != c.want || (err != nil) != (c.err != "" || strings.HasPrefix(c.rel, "..")) || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%s %s: %v, %v", c.repo, c.rel, got, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -14,7 +15,7 @@ import (
 )
 
 func actionsCommand() *cli.Command {
-	return verb("actions", "the actions of a target: function, params, inputs, key, where it last ran", "TARGET",
+	return verb("actions", "the actions of a target: function or command, inputs, seal, key, where it last ran", "TARGET",
 		append(slices.Clone(loadFlags), flagJobs),
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runActions) })
 }
@@ -59,7 +60,14 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 	for _, p := range a.Params {
 		line("param", "%s = %s", p.Name, p.Value.Text())
 	}
+	if a.Kind == graph.Run {
+		printRun(a, line)
+	}
 	for _, in := range a.Inputs {
+		if a.Kind == graph.Run {
+			line("input", "/%s", in.Name)
+			continue
+		}
 		codec := in.Decode
 		if in.Codec != "" {
 			codec += " " + in.Codec
@@ -72,4 +80,58 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 	if h, ok := eng.Slot(a.Slot()); ok && h.Ran > 0 {
 		line("last ran", "%s here, because %s", time.Unix(h.Ran, 0).Format("2006-01-02 15:04:05"), h.Why)
 	}
+}
+
+// printRun prints what only runs have.
+func printRun(a *graph.Action, line func(name, format string, args ...any)) {
+	argv := make([]string, len(a.Args))
+	for i, arg := range a.Args {
+		argv[i] = shellWord(graph.Unmark(arg))
+	}
+	line("argv", "%s", strings.Join(argv, " "))
+	for _, e := range a.Env {
+		line("env", "%s", graph.Unmark(e))
+	}
+	line("seal", "%s", sealText(a.Policy))
+	for _, t := range a.Tools {
+		data := ""
+		if len(t.Data) > 0 {
+			data = " with " + strings.Join(t.Data, " ")
+		}
+		line("tool", "%s = %s%s", t.Label, graph.Unmark(t.Path()), data)
+	}
+}
+
+// sealText is a policy in one line.
+func sealText(p *graph.Policy) string {
+	kind, network := "full", "no network"
+	if p.Unsealed {
+		kind = "none (--seal=none), it would be"
+	}
+	var allowed []string
+	for _, e := range p.Network {
+		allowed = append(allowed, e.String())
+	}
+	if len(allowed) > 0 {
+		network = "network " + strings.Join(allowed, " ")
+	}
+	parts := []string{network}
+	for _, f := range p.Forward {
+		parts = append(parts, fmt.Sprintf("forward %d → %s", f.Port, f.Target))
+	}
+	for _, name := range graph.LimitNames {
+		parts = append(parts, name+" "+p.Limits.Named(name))
+	}
+	return kind + ": " + strings.Join(parts, ", ")
+}
+
+// shellWord quotes what a shell would take apart.
+func shellWord(s string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/evalbuild/eval/rules/stats"
+	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/engine"
 	"github.com/evalbuild/eval/workspace/graph"
@@ -52,12 +53,16 @@ func runBuild(ctx context.Context, s *session) error {
 
 // verdictOf turns what a build did into an exit code.
 func verdictOf(rep *engine.Report, met bool) error {
+	infra, seal := false, false
 	for _, p := range rep.Problems {
-		if p.Infra {
-			return exit(exitInfra)
-		}
+		infra = infra || p.Infra
+		seal = seal || unavailable(p.Err) != nil
 	}
 	switch {
+	case seal:
+		return exit(exitSeal)
+	case infra:
+		return exit(exitInfra)
 	case len(rep.Problems) > 0:
 		return exit(exitFailed)
 	case !met:
@@ -102,7 +107,13 @@ func printProblems(rep *engine.Report) {
 		declared[t.Target.Label] = t.Target.Pos
 	}
 	more := map[string]int{} // one discriminator fails alike for every rep
+	unsealed := 0
+	var noSeal *sandbox.UnavailableError
 	for _, p := range rep.Problems {
+		if e := unavailable(p.Err); e != nil {
+			unsealed, noSeal = unsealed+1, e
+			continue
+		}
 		key := p.Action.Owner.String() + p.Action.Mnemonic + p.Err.Error()
 		if more[key]++; more[key] > 1 {
 			continue
@@ -117,6 +128,25 @@ func printProblems(rep *engine.Report) {
 			fmt.Fprintf(os.Stderr, "  (%s failed alike)\n", plural(n-1, "more action", "more actions"))
 		}
 	}
+	if noSeal != nil {
+		printNoSeal(noSeal, unsealed)
+	}
+}
+
+// unavailable is what the machine can't give of a seal, or nil.
+func unavailable(err error) *sandbox.UnavailableError {
+	var e *sandbox.UnavailableError
+	errors.As(err, &e)
+	return e
+}
+
+// printNoSeal says once for all actions that there is no seal for them.
+func printNoSeal(e *sandbox.UnavailableError, actions int) {
+	fmt.Fprintf(os.Stderr, "eval: error: run %s: %s\n", plural(actions, "process", "processes"), safeLines(e.Error()))
+	if e.Hint != "" {
+		fmt.Fprintf(os.Stderr, "hint: %s\n", safe(e.Hint))
+	}
+	fmt.Fprintln(os.Stderr, "hint: `ev doctor` tells what is missing; --seal=none runs without a seal, and marks every result as unsealed")
 }
 
 func printProblem(p engine.Problem) {
@@ -133,6 +163,22 @@ func printProblem(p engine.Problem) {
 		return
 	}
 	fmt.Fprintln(os.Stderr, safeLines(p.Err.Error()))
+	for _, h := range hintsOf(p.Err) {
+		fmt.Fprintf(os.Stderr, "hint: %s\n", safe(h))
+	}
+}
+
+// hintsOf is what an error says can be done about it.
+func hintsOf(err error) []string {
+	var many interface{ Hints() []string }
+	if errors.As(err, &many) {
+		return many.Hints()
+	}
+	var one interface{ Hint() string }
+	if errors.As(err, &one) && one.Hint() != "" {
+		return []string{one.Hint()}
+	}
+	return nil
 }
 
 // printHolm corrects for the number of probes that the table shows.

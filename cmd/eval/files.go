@@ -94,3 +94,7 @@ func (s sources) Digest(l graph.Label) (cas.Digest, error) {
 func (s sources) Open(l graph.Label) (io.ReadCloser, error) {
 	return s.Workspace.OpenFile(l.Repo, l.Path())
 }
+
+func (s sources) Executable(l graph.Label) (bool, error) {
+	return s.Workspace.Executable(l.Repo, l.Path())
+}

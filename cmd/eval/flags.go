@@ -42,9 +42,15 @@ var (
 	flagEvents = &cli.StringFlag{Name: "events", Usage: "write what happens to `FILE` as JSON lines"}
 	flagProf   = &cli.StringFlag{Name: "profile", Usage: "write a Chrome trace to `FILE`"}
 
-	loadFlags  = []cli.Flag{flagStore, flagSet, flagConfig}
-	buildFlags = append(slices.Clone(loadFlags), flagJobs, flagKeep, flagEvents, flagProf)
+	flagSeal  = &cli.StringFlag{Name: "seal", Usage: "`KIND` is full, or none: processes run without a seal, and every such result is marked", DefaultText: "full"}
+	flagCheck = &cli.BoolFlag{Name: "check_determinism", DisableDefaultText: true, Usage: "run every action of the targets twice, whatever is stored, and compare"}
+
+	loadFlags  = []cli.Flag{flagStore, flagSet, flagConfig, flagSeal}
+	buildFlags = append(slices.Clone(loadFlags), flagJobs, flagKeep, flagCheck, flagEvents, flagProf)
 )
+
+// choices are the values of flags that take a word out of a few.
+var choices = map[string][]string{"seal": {"full", "none"}}
 
 func isBool(f cli.Flag) bool { _, ok := f.(*cli.BoolFlag); return ok }
 
@@ -199,6 +205,9 @@ func (s *settings) put(f cli.Flag, value, from string) error {
 	default:
 		if value == "" {
 			return usageErrorf("%s: --%s wants a value", from, name)
+		}
+		if words := choices[name]; words != nil && !slices.Contains(words, value) {
+			return usageErrorf("%s: --%s is %s, not %q%s", from, name, strings.Join(words, " or "), value, graph.DidYouMean(value, words))
 		}
 	}
 	s.values[name] = value

@@ -23,6 +23,7 @@ const (
 	exitFault       = 9 // a fault of ours
 	exitInterrupted = 8
 	exitUsage       = 2 // the command line or a .star file is wrong
+	exitSeal        = 5 // the seal asked for can't be had
 	exitInfra       = 6
 	exitFailed      = 1 // an action or target failed
 	exitGate        = 3 // everything was built and an expectation is not met
@@ -92,7 +93,7 @@ func newApp() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			buildCommand(), planCommand(), showCommand(), queryCommand(), actionsCommand(), explainCommand(),
-			verifyCommand(), cleanCommand(), newCommand(), shellenvCommand(), versionCommand(),
+			verifyCommand(), doctorCommand(), cleanCommand(), newCommand(), shellenvCommand(), versionCommand(),
 		},
 		CommandNotFound: func(*cli.Context, string) {},
 		Action: func(c *cli.Context) error {

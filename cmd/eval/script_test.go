@@ -58,6 +58,8 @@ func TestScripts(t *testing.T) {
 				return raceEnabled, nil
 			case "user": // asuser works
 				return needed(canBeUser(), "a second user id (a user namespace that maps one has none)")
+			case "seal":
+				return needed(canSeal(), "whole seal here (see ev doctor)")
 			case "terminal":
 				_, err := exec.LookPath("script")
 				return needed(runtime.GOOS == "linux" && err == nil, "script(1) of Linux, for a terminal")
@@ -78,6 +80,9 @@ func needed(have bool, what string) (bool, error) {
 // canBeUser is false where root can't become another, as in a user namespace
 // that maps one uid.
 var canBeUser = sync.OnceValue(func() bool { return exec.Command("asuser", "ev", "version").Run() == nil })
+
+// canSeal is false where a layer of the seal is missing.
+var canSeal = sync.OnceValue(func() bool { return exec.Command("ev", "doctor").Run() == nil })
 
 // setup gives a script a home and a store below $WORK, in dot folders, which
 // are no packages. The folders above must be open to asuser.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,10 +15,12 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace"
 	"github.com/evalbuild/eval/workspace/engine"
 	"github.com/evalbuild/eval/workspace/graph"
+	"github.com/evalbuild/eval/workspace/hosttools"
 )
 
 // A session is what every verb that loads targets needs: the workspace it was
@@ -30,6 +33,7 @@ type session struct {
 	store  *cas.Store
 	state  string // folder of this workspace's state in the cache root
 	loader *starlark.Loader
+	tools  tools
 }
 
 // withSession opens the workspace for a verb and closes it after.
@@ -79,8 +83,10 @@ func open(s *settings) (*session, error) {
 	ses := &session{settings: s, ws: ws, root: root, cwd: filepath.ToSlash(rel), store: store, state: state}
 	ses.loader = starlark.New(starlark.Options{
 		Files: files{ws}, Module: ws.Module().Name, Config: s.set,
-		Print: func(msg string) { fmt.Fprintln(os.Stderr, safe(msg)) },
+		Print:    func(msg string) { fmt.Fprintln(os.Stderr, safe(msg)) },
+		Unsealed: s.values["seal"] == "none",
 	})
+	ses.tools = tools{hosttools.New(hosttools.Options{Func: store.Func(), Cache: filepath.Join(state, "tools"), Now: time.Now})}
 	return ses, nil
 }
 
@@ -112,7 +118,31 @@ func (s *session) close() {
 	if err := s.ws.Save(); err != nil {
 		fmt.Fprintf(os.Stderr, "eval: warning: %v\n", err)
 	}
+	if err := s.tools.Save(); err != nil {
+		fmt.Fprintf(os.Stderr, "eval: warning: %v\n", err)
+	}
 	s.ws.Close()
+}
+
+// tools finds what programs need of this machine, for the engine.
+type tools struct{ *hosttools.Resolver }
+
+func (tools) Merge(lists ...[]graph.Mount) ([]graph.Mount, error) { return hosttools.Merge(lists...) }
+
+// verifySeal checks a run's record of its seal.
+func verifySeal(record []byte) error {
+	r, err := sandbox.DecodeRecord(record)
+	if err != nil {
+		return err
+	}
+	return r.Verify()
+}
+
+// newRunner makes what runs processes.
+func (s *session) newRunner() engine.Runner {
+	return sandbox.New(sandbox.Options{
+		Put: func(r io.Reader) (cas.Digest, error) { return s.store.PutReader(cas.Pure, r) },
+	})
 }
 
 // targets loads and analyses what the arguments select; without arguments,
@@ -186,6 +216,8 @@ func (s *session) warnUnusedSettings() {
 func (s *session) engine(o engine.Options) *engine.Engine {
 	o.Store, o.Sources = s.store, sources(files{s.ws})
 	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
-	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going"), time.Now
+	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going") || o.KeepGoing, time.Now
+	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")
+	o.VerifySeal = verifySeal
 	return engine.New(o)
 }

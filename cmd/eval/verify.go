@@ -49,8 +49,12 @@ func runVerify(ctx context.Context, s *session) error {
 		printFault(f)
 	}
 	bad += len(faults) + len(rep.Problems)
-	fmt.Fprintf(stdout, "%s recomputed from recorded bytes: %s\n",
-		plural(rep.Ran, "action", "actions"), plural(bad, "fault", "faults"))
+	runs := ""
+	if rep.Disk > 0 { // no process runs: what it did is recorded
+		runs = fmt.Sprintf(", %s taken as recorded", plural(rep.Disk, "process", "processes"))
+	}
+	fmt.Fprintf(stdout, "%s recomputed from recorded bytes%s: %s\n",
+		plural(rep.Ran, "action", "actions"), runs, plural(bad, "fault", "faults"))
 	if bad == 0 {
 		fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -37,12 +39,14 @@ var legal = map[state][]state{
 	done:     {waiting}, // its result turned out to be damaged
 }
 
-// An output is one file that an action made. A small one is in the result; of
-// others the content is in the store.
+// An output is one file or folder that an action made. A small file is in the
+// result; of others the content is in the store.
 type output struct {
-	digest   cas.Digest
-	contents []byte
-	inlined  bool
+	digest     cas.Digest // of the file, or of the root of tree
+	contents   []byte
+	inlined    bool
+	executable bool
+	tree       *cas.Tree // of a folder
 }
 
 // A node is one action of a build.
@@ -52,7 +56,7 @@ type node struct {
 	users  []*node // those that its outputs are inputs of
 	open   int     // inputs whose maker has not finished
 
-	inputs  []cas.Digest
+	inputs  graph.Inputs
 	fields  []graph.Field // see explained
 	key     graph.Key
 	outputs []output
@@ -81,13 +85,14 @@ func (n *node) status() Status {
 // it; workers get a node and give back an outcome.
 type build struct {
 	*Engine
-	plan     bool
-	again    *recomputed // of Verify, else nil
-	targets  []*starlark.Target
-	nodes    []*node // in an order in which inputs come first
-	byAction map[*graph.Action]*node
-	needs    map[*starlark.Target][]*node
-	owned    map[graph.Label][]*node // by the target that declared the action
+	plan      bool
+	again     *recomputed // of Verify, else nil
+	targets   []*starlark.Target
+	requested map[graph.Label]bool // the targets' labels
+	nodes     []*node              // in an order in which inputs come first
+	byAction  map[*graph.Action]*node
+	needs     map[*starlark.Target][]*node
+	owned     map[graph.Label][]*node // by the target that declared the action
 
 	ready    []*node
 	active   int
@@ -98,19 +103,22 @@ type build struct {
 	problems []Problem
 	restored int
 	exported map[*starlark.Target]bool
+	resolved sync.Map // toolsKey -> []graph.Mount
 }
 
 func (e *Engine) newBuild(targets []*starlark.Target, plan bool) *build {
 	b := &build{
 		Engine: e, plan: plan, targets: targets,
-		byAction: map[*graph.Action]*node{},
-		needs:    map[*starlark.Target][]*node{},
-		owned:    map[graph.Label][]*node{},
-		byKey:    map[graph.Key]*node{},
-		parked:   map[graph.Key][]*node{},
-		exported: map[*starlark.Target]bool{},
+		byAction:  map[*graph.Action]*node{},
+		needs:     map[*starlark.Target][]*node{},
+		owned:     map[graph.Label][]*node{},
+		byKey:     map[graph.Key]*node{},
+		parked:    map[graph.Key][]*node{},
+		exported:  map[*starlark.Target]bool{},
+		requested: map[graph.Label]bool{},
 	}
 	for _, t := range targets {
+		b.requested[t.Label] = true
 		seen := map[*node]bool{}
 		add := func(n *node) { b.needs[t] = append(b.needs[t], n) }
 		for _, f := range t.Result.Files {
@@ -377,7 +385,9 @@ func (b *build) retry(n *node, out outcome) {
 // setOutputs leaves outputs alone that are the same: after a reopen, a check of
 // a user may still be reading them.
 func (n *node) setOutputs(outputs []output) {
-	same := func(a, b output) bool { return a.digest == b.digest && a.inlined == b.inlined }
+	same := func(a, b output) bool {
+		return a.digest == b.digest && a.inlined == b.inlined && a.executable == b.executable && (a.tree == nil) == (b.tree == nil)
+	}
 	if !slices.EqualFunc(n.outputs, outputs, same) {
 		n.outputs = outputs
 	}
@@ -425,7 +435,9 @@ func (b *build) fail(n *node, out outcome) {
 		}
 		delete(b.parked, key)
 	}
-	if !b.o.KeepGoing || out.infra {
+	// Without a seal, what needs no process is built all the same.
+	var unavailable *sandbox.UnavailableError
+	if out.infra || !b.o.KeepGoing && !errors.As(out.err, &unavailable) {
 		b.stopping = true
 	}
 }

@@ -18,5 +18,9 @@
 // on the same store. A failed action stores nothing. What has finished is
 // kept, whatever happens after.
 //
+// A run is an action whose work is a process: its inputs are staged as plain
+// files, a Runner runs it under its seal, and what it did is judged here. One
+// that can't have its seal fails alone; what needs no process is built.
+//
 // It does not know what targets mean, prints nothing, and never exits.
 package engine

@@ -17,6 +17,8 @@ import (
 type Sources interface {
 	Digest(graph.Label) (cas.Digest, error)
 	Open(graph.Label) (io.ReadCloser, error)
+	// Executable says whether the file's owner may execute it.
+	Executable(graph.Label) (bool, error)
 }
 
 // Options are an Engine's parts.
@@ -30,6 +32,14 @@ type Options struct {
 	Now       func() time.Time
 	Print     func(label graph.Label, msg string) // print() of running actions, may be nil
 	Event     func(Event)                         // called by one goroutine at a time, may be nil
+
+	Runner Runner // nil: no process can run here
+	Tools  Tools  // nil: no tool can be found here
+	// CheckDeterminism runs every pure action of the requested targets twice,
+	// whatever is stored, and compares.
+	CheckDeterminism bool
+	// VerifySeal judges the record of a run's seal; Verify calls it, may be nil.
+	VerifySeal func(record []byte) error
 }
 
 // An Engine serves one build: it remembers slots as they were before it.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,11 +20,12 @@ import (
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
-// A copyJob shows one file below the output folder.
+// A copyJob shows one piece of an output below the output folder.
 type copyJob struct {
 	node *node // its maker, nil for a source
 	file *graph.File
-	dst  string
+	piece
+	dst string
 }
 
 // shown lists what is copied to a target's output folder: its outputs, then its
@@ -48,10 +51,15 @@ func shown(t *starlark.Target) []starlark.Export {
 	return out
 }
 
+// shownPaths are the paths of what is shown; that of a folder ends in a slash.
 func shownPaths(t *starlark.Target) []string {
 	var paths []string
 	for _, e := range shown(t) {
-		paths = append(paths, e.Path)
+		p := e.Path
+		if e.File.Folder() {
+			p += "/"
+		}
+		paths = append(paths, p)
 	}
 	return paths
 }
@@ -79,36 +87,36 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 	var damaged []*node
 	var restored atomic.Int64
 	whole := map[*starlark.Target]bool{} // and not known to be damaged
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(b.o.Jobs)
+	batches := map[*starlark.Target][]copyJob{}
 	for _, t := range b.targets {
 		if b.exported[t] {
 			continue
 		}
 		complete := true
-		var batch []copyJob
-		for _, e := range shown(t) {
-			n := b.byAction[e.File.Action]
-			if n != nil && n.state != done {
-				complete = false
-				continue
-			}
-			batch = append(batch, copyJob{n, e.File, filepath.Join(b.Folder(t.Label), filepath.FromSlash(e.Path))})
-		}
 		for _, n := range b.needs[t] {
 			complete = complete && n.state == done
 		}
 		if !complete { // no half-new folder: a failed target keeps what it had
 			continue
 		}
-		// Before the copies: a folder may be where a file was, or the reverse.
-		if err := b.prune(t); err != nil {
-			return nil, errors.Join(err, g.Wait())
+		batch, err := b.copies(t)
+		if err != nil {
+			return nil, err
 		}
-		mu.Lock()
-		whole[t] = true
-		mu.Unlock()
-		for len(batch) > 0 {
+		// Before all copies: a folder may be where a file was, or the reverse,
+		// and a neighbour's folder in one that goes.
+		if err := b.prune(t); err != nil {
+			return nil, err
+		}
+		if err := b.tidy(t, batch); err != nil {
+			return nil, err
+		}
+		whole[t], batches[t] = true, batch
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(b.o.Jobs)
+	for _, t := range b.targets {
+		for batch := batches[t]; len(batch) > 0; {
 			part := batch[:min(256, len(batch))]
 			batch = batch[len(part):]
 			g.Go(func() error {
@@ -143,31 +151,67 @@ func (b *build) export(ctx context.Context) ([]*node, error) {
 	return damaged, nil
 }
 
-// copyOut makes dst a copy of the file; it says whether it had to write.
+// copies lists what is shown of a finished target.
+func (b *build) copies(t *starlark.Target) ([]copyJob, error) {
+	var batch []copyJob
+	for _, e := range shown(t) {
+		dst := func(p string) string { return filepath.Join(b.Folder(t.Label), filepath.FromSlash(p)) }
+		pieces, err := b.pieces(e)
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", dst(e.Path), err)
+		}
+		for _, p := range pieces {
+			batch = append(batch, copyJob{b.byAction[e.File.Action], e.File, p, dst(p.path)})
+		}
+	}
+	return batch, nil
+}
+
+// copyOut makes dst a copy of the piece; it says whether it had to write.
 func (b *build) copyOut(c copyJob) (bool, error) {
-	d, err := b.digestOf(c.file)
-	if err != nil {
-		return false, err
-	}
 	fi, err := os.Lstat(c.dst)
-	if err == nil && fi.Mode().IsRegular() && cas.Stamped(fi, d) {
-		return false, nil
-	}
-	if err == nil && fi.IsDir() {
+	there := err == nil
+	switch {
+	case c.kind == pieceFolder:
+		if there && fi.IsDir() {
+			return false, nil
+		}
+		if err := b.noLinks(filepath.Dir(c.dst)); err != nil {
+			return false, err
+		}
+		return false, os.MkdirAll(c.dst, 0o755)
+	case there && fi.IsDir():
 		return false, fmt.Errorf("a folder is in the way; remove it, or run `ev clean`")
+	case c.kind == pieceLink:
+		if to, err := os.Readlink(c.dst); err == nil && to == c.link {
+			return false, nil
+		}
+		if err := b.noLinks(filepath.Dir(c.dst)); err != nil {
+			return false, err
+		}
+		return true, link(c.link, c.dst)
+	case there && fi.Mode().IsRegular() && cas.Stamped(fi, c.digest) && fi.Mode()&0o100 != 0 == c.executable:
+		return false, nil
 	}
 	if err := b.noLinks(filepath.Dir(c.dst)); err != nil {
 		return false, err
 	}
-	if c.node != nil && !c.node.outputs[c.file.Index].inlined {
-		return true, b.o.Store.Export(d, c.dst)
+	if err := b.copyFile(c); err != nil || !c.executable {
+		return true, err
 	}
-	rc, err := b.blob(c.file, d).Open()
+	return true, os.Chmod(c.dst, 0o555)
+}
+
+func (b *build) copyFile(c copyJob) error {
+	if c.node != nil && !c.node.outputs[c.file.Index].inlined {
+		return b.o.Store.Export(c.digest, c.dst)
+	}
+	rc, err := b.blob(c.file, c.digest).Open()
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer rc.Close()
-	return true, cas.ExportReader(rc, d, c.dst)
+	return cas.ExportReader(rc, c.digest, c.dst)
 }
 
 // noLinks refuses to write through a symbolic link below the output folder: it
@@ -206,6 +250,15 @@ func (b *build) prune(t *starlark.Target) error {
 	}
 	defer folder.Close()
 	for _, p := range old {
+		if dir, ok := strings.CutSuffix(p, "/"); ok { // all that is in it is of that output
+			if !fs.ValidPath(dir) || dir == "." { // a damaged record
+				continue
+			}
+			if err := folder.RemoveAll(dir); err != nil {
+				return fmt.Errorf("remove old output %s of %s: %w", p, t.Label, err)
+			}
+			continue
+		}
 		if fi, err := folder.Lstat(p); err != nil || fi.IsDir() {
 			continue // a folder is none of ours, perhaps a neighbour's
 		}

@@ -33,6 +33,7 @@ type memory struct {
 	// Knobs, by path; they run without the mutex.
 	onDigest func(path string) error
 	onOpen   func(path string) error
+	exec     map[string]bool // paths that are executable
 }
 
 func (m *memory) set(p, content string) {
@@ -86,6 +87,12 @@ func (m *memory) Open(l graph.Label) (io.ReadCloser, error) {
 		return nil, err
 	}
 	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+func (m *memory) Executable(l graph.Label) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.exec[l.Path()], nil
 }
 
 // The rules of the tests. mix makes a number out of its inputs, so that any
@@ -198,6 +205,8 @@ type fixture struct {
 	jobs int
 	keep bool
 	pkgs []string
+
+	change func(*Options) // what options are beside the usual ones, may be nil
 }
 
 // newFixture makes a workspace of the one package "p" with this BUILD.star.
@@ -277,10 +286,14 @@ func (f *fixture) store() *cas.Store {
 func fixedNow() time.Time { return time.Unix(1_700_000_000, 0) }
 
 func (f *fixture) options(s *cas.Store, event func(Event)) Options {
-	return Options{
+	o := Options{
 		Store: s, Sources: f.memory, State: f.state(), Out: f.out(),
 		Jobs: f.jobs, KeepGoing: f.keep, Now: fixedNow, Event: event,
 	}
+	if f.change != nil {
+		f.change(&o)
+	}
+	return o
 }
 
 // A built is what one build did.

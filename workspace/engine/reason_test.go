@@ -110,7 +110,7 @@ func TestCodecReason(t *testing.T) {
 		a := &graph.Action{Kind: graph.Write}
 		a.Inputs = []graph.Input{{Name: "rep", Decode: "rep", Codec: codec, File: &graph.File{Label: graph.Label{Pkg: "p", Name: "r.jsonl"}}}}
 		a.Outputs = []graph.Output{{Name: "out", Format: "json"}}
-		return a.Explain([]cas.Digest{cas.BLAKE3.Sum(nil)})
+		return a.Explain(graph.Inputs{Files: []graph.Content{{Digest: cas.BLAKE3.Sum(nil)}}})
 	}
 	changes := Diff(action("codex@1"), action("codex@2"))
 	if got := Summarize(changes); got != "codec rep changed" {

@@ -83,6 +83,9 @@ func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Faul
 
 // recompute is execute for Verify.
 func (b *build) recompute(ctx context.Context, n *node) outcome {
+	if n.action.Kind == graph.Run {
+		return b.recorded(n)
+	}
 	contents, err := b.produce(ctx, n)
 	if err != nil {
 		return b.runError(n, err)
@@ -117,44 +120,147 @@ func (b *build) recompute(ctx context.Context, n *node) outcome {
 	return out
 }
 
+// errNotRecorded says why verify can't go on behind a process.
+var errNotRecorded = errors.New("its result is not in the store, and verify runs no process; `ev build` makes it")
+
+// recorded takes the stored result of a process for what it did, when every
+// byte of it is there and right and its seal's record holds.
+func (b *build) recorded(n *node) outcome {
+	fault := func(err error) outcome {
+		b.again.fault(Fault{Label: n.action.Owner, Path: n.action.Slot().Path, Where: "store", Cause: err.Error()})
+		return outcome{err: err}
+	}
+	r, outputs, err := b.lookupResult(n)
+	if isMiss(err) {
+		var blob *cas.BlobError
+		if errors.As(err, &blob) && blob.Reason == cas.Damaged {
+			return fault(err)
+		}
+		return outcome{err: errNotRecorded}
+	}
+	if err != nil {
+		return outcome{err: err, infra: true}
+	}
+	digests := []cas.Digest{r.Stdout, r.Stderr}
+	for _, f := range r.Files {
+		if !f.Inlined() {
+			digests = append(digests, f.Digest)
+		}
+	}
+	for _, o := range outputs {
+		if o.tree == nil {
+			continue
+		}
+		for _, e := range entries(o.tree) {
+			digests = append(digests, e.digest) // zero of what is no file
+		}
+	}
+	for _, d := range digests {
+		if d.IsZero() {
+			continue
+		}
+		rc, err := b.o.Store.Open(d)
+		if err == nil {
+			_, err = io.Copy(io.Discard, rc)
+			rc.Close()
+		}
+		if err != nil {
+			return fault(err)
+		}
+	}
+	if b.o.VerifySeal != nil && !n.action.Policy.Unsealed { // which has none to hold
+		if err := b.o.VerifySeal(r.Aux[auxSeal]); err != nil {
+			return fault(fmt.Errorf("the seal's record: %w", err))
+		}
+	}
+	for i, o := range outputs {
+		if o.inlined {
+			b.again.put(o.digest.Func, o.contents)
+			outputs[i].inlined = false
+		}
+	}
+	return outcome{hit: true, outputs: outputs}
+}
+
 // compareOut compares a target's copies with what was recomputed.
 func (b *build) compareOut(t *starlark.Target) error {
 	folder := b.Folder(t.Label)
 	outputs := shown(t)
 	missing := 0
 	var faults []Fault
+	total := 0
 	for _, e := range outputs {
 		if n := b.byAction[e.File.Action]; n != nil && n.state != done {
 			continue // reported as a problem
 		}
-		want, err := b.digestOf(e.File)
+		pieces, err := b.pieces(e)
 		if err != nil {
 			return err
 		}
-		fault := Fault{Label: t.Label, Path: e.Path, Where: "eval-out"}
-		got, data, err := readOutput(filepath.Join(folder, filepath.FromSlash(e.Path)), b.o.Store.Func())
-		switch {
-		case errors.Is(err, os.ErrNotExist) && b.targetResult(t).Status == Failed:
-			continue // it was never finished, which is a problem of its own
-		case errors.Is(err, os.ErrNotExist):
-			missing++
-			fault.Cause = "it is missing"
-		case err != nil:
-			fault.Cause = err.Error()
-		case got == want:
-			continue
-		default:
-			fault.Cause = "it is not what the recorded bytes give"
-			fault.Got = data
-			fault.Want, _ = b.again.get(want)
+		for _, p := range pieces {
+			total++
+			fault := Fault{Label: t.Label, Path: p.path, Where: "eval-out"}
+			err := b.comparePiece(filepath.Join(folder, filepath.FromSlash(p.path)), p, &fault)
+			if errors.Is(err, os.ErrNotExist) && b.targetResult(t).Status == Failed {
+				continue // it was never finished, which is a problem of its own
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				missing++
+			}
+			if fault.Cause != "" {
+				faults = append(faults, fault)
+			}
 		}
-		faults = append(faults, fault)
+		if e.File.Folder() {
+			for _, p := range b.strangers(folder, e.Path, pieces) {
+				faults = append(faults, Fault{Label: t.Label, Path: p, Where: "eval-out", Cause: "it is not of that output"})
+			}
+		}
 	}
-	if missing == len(outputs) && missing > 0 {
+	if missing == total && missing > 0 {
 		faults = []Fault{{Label: t.Label, Where: "eval-out", Cause: "nothing of it is built; run `ev build` first"}}
 	}
 	b.again.faults = append(b.again.faults, faults...)
 	return nil
+}
+
+// comparePiece compares one copy with what it is to be, and says in fault what
+// is wrong with it; the error is that of reading the copy.
+func (b *build) comparePiece(dst string, p piece, fault *Fault) error {
+	switch p.kind {
+	case pieceFolder, pieceLink:
+		fi, err := os.Lstat(dst)
+		switch {
+		case err != nil:
+		case p.kind == pieceFolder && !fi.IsDir():
+			fault.Cause = "it is no folder"
+		case p.kind == pieceLink:
+			if to, err := os.Readlink(dst); err != nil || to != p.link {
+				fault.Cause = fmt.Sprintf("it is not the link to %q that was recorded", p.link)
+			}
+		}
+		return missingCause(err, fault)
+	}
+	got, data, err := readOutput(dst, b.o.Store.Func())
+	switch {
+	case err != nil:
+	case got == p.digest:
+	default:
+		fault.Cause = "it is not what the recorded bytes give"
+		fault.Got = data
+		fault.Want, _ = b.again.get(p.digest)
+	}
+	return missingCause(err, fault)
+}
+
+func missingCause(err error, fault *Fault) error {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		fault.Cause = "it is missing"
+	case err != nil:
+		fault.Cause = err.Error()
+	}
+	return err
 }
 
 // keepForDiff is the size up to which a differing file is kept to show how.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/evalbuild/eval/cas"
@@ -81,6 +82,28 @@ func Diff(before, after []graph.Field) []Change {
 	return out
 }
 
+// words are the two sides of a change that says more than a digest: of an
+// argument, a variable or a setting of the seal.
+func (c Change) words() (from, to string) {
+	kind, _, _ := strings.Cut(c.Name, " ")
+	if kind != "arg" && kind != "env" && kind != "seal" || c.From == "" || c.To == "" {
+		return "", ""
+	}
+	return shorten(c.From), shorten(c.To)
+}
+
+// shorten cuts a long word, and shows an odd one quoted.
+func shorten(s string) string {
+	const most = 60
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	if strings.ContainsAny(s, "\n\r\t ") {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
 // Summarize says in one line what changed.
 func Summarize(changes []Change) string {
 	var main, code []string
@@ -102,6 +125,9 @@ func Summarize(changes []Change) string {
 			name += " is gone"
 		default:
 			name += " changed"
+		}
+		if from, to := c.words(); from != to {
+			name += fmt.Sprintf(": %s → %s", from, to)
 		}
 		main = append(main, name)
 	}

@@ -34,23 +34,46 @@ func (b *build) work(ctx context.Context, n *node, run bool) (out outcome) {
 	return b.execute(ctx, n)
 }
 
-// digestOf is the digest of an input whose maker has finished.
-func (b *build) digestOf(f *graph.File) (cas.Digest, error) {
+// contentOf is what an input of a finished maker holds.
+func (b *build) contentOf(f *graph.File) (graph.Content, error) {
 	if f.Source() {
-		return b.sourceDigest(f)
+		d, err := b.sourceDigest(f)
+		return graph.Content{Digest: d}, err
 	}
-	return b.byAction[f.Action].outputs[f.Index].digest, nil
+	o := b.byAction[f.Action].outputs[f.Index]
+	return graph.Content{Digest: o.digest, Executable: o.executable, Tree: o.tree}, nil
+}
+
+// takeInputs finds out what the node's inputs hold, and what its tools are.
+func (b *build) takeInputs(n *node) error {
+	n.inputs, n.fields = graph.Inputs{Files: make([]graph.Content, len(n.action.Inputs))}, nil
+	for i, in := range n.action.Inputs {
+		c, err := b.contentOf(in.File)
+		switch {
+		case err != nil:
+		case n.action.Kind != graph.Run: // a function sees bytes only
+			c.Executable = false
+		case n.action.Program(in.Name):
+			c.Executable = c.Tree == nil
+		case in.File.Source():
+			if c.Executable, err = b.o.Sources.Executable(in.File.Label); err != nil {
+				err = fmt.Errorf("source %s: %w", in.File.Slash(), err)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		n.inputs.Files[i] = c
+	}
+	var err error
+	n.inputs.Mounts, err = b.mounts(n)
+	return err
 }
 
 // check computes the node's key and looks its result up.
 func (b *build) check(n *node) outcome {
-	n.inputs, n.fields = make([]cas.Digest, len(n.action.Inputs)), nil
-	for i, in := range n.action.Inputs {
-		d, err := b.digestOf(in.File)
-		if err != nil {
-			return outcome{err: err}
-		}
-		n.inputs[i] = d
+	if err := b.takeInputs(n); err != nil {
+		return outcome{err: err}
 	}
 	enc, err := n.action.Encode(b.o.Store.Func(), n.inputs)
 	if err != nil {
@@ -58,6 +81,10 @@ func (b *build) check(n *node) outcome {
 	}
 	n.key = enc.Key
 	if b.again != nil { // Verify trusts no result
+		return outcome{}
+	}
+	if b.twice(n) {
+		n.why = "it is run twice and compared"
 		return outcome{}
 	}
 	outputs, err := b.lookup(n)
@@ -91,22 +118,17 @@ const maxInline = 1024
 
 // lookup returns the outputs of a complete result.
 func (b *build) lookup(n *node) ([]output, error) {
+	_, outputs, err := b.lookupResult(n)
+	return outputs, err
+}
+
+func (b *build) lookupResult(n *node) (cas.Result, []output, error) {
 	r, err := b.o.Store.Lookup(cas.Pure, cas.Digest(n.key))
 	if err != nil {
-		return nil, err
+		return r, nil, err
 	}
-	out := make([]output, len(n.action.Outputs))
-	for i, o := range n.action.Outputs {
-		for _, f := range r.Files {
-			if f.Path == o.Name {
-				out[i] = output{f.Digest, f.Contents, f.Inlined()}
-			}
-		}
-		if out[i].digest.IsZero() {
-			return nil, &cas.MissError{Key: cas.Digest(n.key), Reason: fmt.Sprintf("the result has no output %q", o.Name)}
-		}
-	}
-	return out, nil
+	outputs, err := b.outputsOf(n, r)
+	return r, outputs, err
 }
 
 // execute runs the action under the lock of its key, unless another process
@@ -118,38 +140,62 @@ func (b *build) execute(ctx context.Context, n *node) outcome {
 		return outcome{err: err, infra: true}
 	}
 	defer unlock()
-	if outputs, err := b.lookup(n); err == nil {
-		return outcome{hit: true, outputs: outputs}
+	stored, err := b.lookup(n)
+	if err == nil && !b.twice(n) {
+		return outcome{hit: true, outputs: stored}
 	}
-	contents, err := b.produce(ctx, n)
+	result, outputs, err := b.perform(ctx, n, true)
+	if err == nil && b.twice(n) {
+		err = b.compare(ctx, n, outputs, stored)
+	}
 	if err != nil {
 		return b.runError(n, err)
 	}
-	result := cas.Result{}
-	out := outcome{outputs: make([]output, len(contents))}
-	for i, c := range contents {
-		file := cas.OutputFile{Path: n.action.Outputs[i].Name}
-		if len(c) <= maxInline {
-			file.Digest, file.Contents = b.o.Store.Func().Sum(c), c
-		} else if file.Digest, err = b.o.Store.Put(cas.Pure, c); err != nil {
-			return outcome{err: err, infra: true}
-		}
-		out.outputs[i] = output{file.Digest, file.Contents, file.Inlined()}
-		result.Files = append(result.Files, file)
+	if stored != nil { // only where it was run twice: equal, so it stays
+		return outcome{outputs: stored}
 	}
 	if err := b.o.Store.PutResult(cas.Pure, key, result); err != nil {
 		return outcome{err: err, infra: true}
 	}
-	return out
+	return outcome{outputs: outputs}
+}
+
+// perform runs the action once. It stores large outputs if keep is set; a
+// process's are in the store in any case.
+func (b *build) perform(ctx context.Context, n *node, keep bool) (cas.Result, []output, error) {
+	if n.action.Kind == graph.Run {
+		result, err := b.runProcess(ctx, n)
+		if err != nil {
+			return result, nil, err
+		}
+		outputs, err := b.outputsOf(n, result)
+		return result, outputs, err
+	}
+	contents, err := b.produce(ctx, n)
+	if err != nil {
+		return cas.Result{}, nil, err
+	}
+	result := cas.Result{}
+	for i, c := range contents {
+		file := cas.OutputFile{Path: n.action.Outputs[i].Name}
+		if len(c) <= maxInline || !keep {
+			file.Digest, file.Contents = b.o.Store.Func().Sum(c), c
+		} else if file.Digest, err = b.o.Store.Put(cas.Pure, c); err != nil {
+			return result, nil, &storeError{err}
+		}
+		result.Files = append(result.Files, file)
+	}
+	outputs, err := b.outputsOf(n, result)
+	return result, outputs, err
 }
 
 func (b *build) produce(ctx context.Context, n *node) ([][]byte, error) {
 	if n.action.Kind == graph.Write {
 		return [][]byte{n.action.Content}, nil
 	}
-	blobs := make([]starlark.Blob, len(n.inputs))
+	blobs := make([]starlark.Blob, len(n.action.Inputs))
 	for i, in := range n.action.Inputs {
-		blobs[i] = b.blob(in.File, n.inputs[i])
+		blobs[i] = b.blob(in.File, n.inputs.Files[i].Digest)
 	}
 	var print func(string)
 	if b.o.Print != nil {
@@ -162,6 +208,13 @@ func (b *build) produce(ctx context.Context, n *node) ([][]byte, error) {
 func (b *build) runError(n *node, err error) outcome {
 	var in *starlark.InputError
 	if !errors.As(err, &in) {
+		var store *storeError
+		if errors.As(err, &store) {
+			return outcome{err: err, infra: true}
+		}
+		if n.action.Kind == graph.Run {
+			return runOutcome(err)
+		}
 		return outcome{err: err}
 	}
 	var blob *cas.BlobError

@@ -1,5 +1,7 @@
 package graph
 
+import "strings"
+
 // Kind says how an action runs. The values are part of keys: never renumber.
 type Kind uint8
 
@@ -7,6 +9,7 @@ type Kind uint8
 const (
 	Evaluate Kind = 1 // a pure Starlark function of decoded inputs
 	Write    Kind = 2 // fixed bytes
+	Run      Kind = 3 // a process under a seal
 )
 
 // String returns the kind's name as written in keys and explanations.
@@ -16,9 +19,20 @@ func (k Kind) String() string {
 		return "evaluate"
 	case Write:
 		return "write"
+	case Run:
+		return "run"
 	}
 	return "unknown"
 }
+
+// RootMark stands in Args and Env of a run before the path of each input
+// ("\x00/in/pkg/a.txt"). Under a seal it disappears; where the root can't be
+// changed (--seal=none, macOS) it becomes the folder that stands for the root.
+// No other NUL is in a run's words.
+const RootMark = "\x00"
+
+// Unmark gives a word of Args or Env as a sealed process sees it.
+func Unmark(s string) string { return strings.ReplaceAll(s, RootMark, "") }
 
 // A File is a source below the root of a repository (Action is nil, Label
 // names it) or one output of an action (Label is the owner's, Path is below
@@ -42,6 +56,27 @@ func (f *File) Slash() string {
 	return f.Label.Path() + "/" + f.Path
 }
 
+// Inside returns where a run finds the file below the root of its seal, without
+// the leading slash: in/pkg/a.txt, in/pkg/target/out.txt, and for a file of
+// another module in/external/repo/pkg/a.txt.
+func (f *File) Inside() string {
+	if f.Label.Repo != "" {
+		return "in/external/" + f.Label.Repo + "/" + f.Slash()
+	}
+	return "in/" + f.Slash()
+}
+
+// Folder says whether the file is a folder that a run makes.
+func (f *File) Folder() bool {
+	return f.Action != nil && f.Action.Outputs[f.Index].Format == FormatFolder
+}
+
+// Same says whether two files are one: a source that two attributes name has a
+// File in each.
+func (f *File) Same(g *File) bool {
+	return f == g || f.Source() && g.Source() && f.Label == g.Label
+}
+
 // A Value is a frozen value that takes part in a key: a function or a
 // parameter. The language implements it; this package only needs what to
 // write into a key and what to tell a reader.
@@ -58,9 +93,9 @@ type Part struct{ Name, Code string }
 
 // An Input is one named input of an action.
 type Input struct {
-	Name   string // the name in the input tree and the argument it is bound to
+	Name   string // the name in the input tree: of a run File.Inside(), else the argument it is bound to
 	File   *File
-	Decode string // json, jsonl, text, rep: what the function is handed
+	Decode string // json, jsonl, text, rep: what the function is handed; "" of a run
 	Codec  string // id@version of the Go code that decodes it, "" if fixed by Semantics
 }
 
@@ -72,9 +107,44 @@ type Param struct {
 
 // An Output is one named output of an action.
 type Output struct {
-	Name   string // the name in the result; no path, so that a rename re-uses results
-	Format string // json, jsonl or text
+	// Name is the name in the result: of a run the path below the working
+	// directory, else no path, so that a rename re-uses results.
+	Name   string
+	Format string // json, jsonl or text; of a run file or folder
 	File   *File
+}
+
+// The formats of a run's outputs.
+const (
+	FormatFile   = "file"
+	FormatFolder = "folder"
+)
+
+// A Sample says which draw of a stream a run is.
+type Sample struct {
+	Stream string
+	Index  int // counted from 1
+	Epoch  int
+	Redraw int
+	Block  string // digest of what both arms are given
+}
+
+// A Tool is a program that a run may start, with all that it needs on this
+// machine's disk. What the key has of it are the mounts that it resolves to.
+type Tool struct {
+	Label   Label    // of the target that declares it, for errors
+	Program string   // absolute path on this machine, or ""
+	Input   string   // name of the input that is the program, or ""
+	Data    []string // further files and folders of this machine, absolute
+}
+
+// Path returns the program's path as a word of Args: that of an input is below
+// the root of the seal, one of this machine is the same with and without a seal.
+func (t Tool) Path() string {
+	if t.Program != "" {
+		return t.Program
+	}
+	return RootMark + "/" + t.Input
 }
 
 // An Action is one step of a build. It is immutable once analysis has ended.
@@ -94,6 +164,23 @@ type Action struct {
 
 	Semantics string // versions of the interpreter and its dialect
 	StepLimit uint64 // Starlark steps
+
+	Args   []string // Run: argv, with marks
+	Env    []string // Run: NAME=value sorted, with marks
+	Policy *Policy  // Run: the seal
+	Sample *Sample  // Run: which draw; nil of a pure one
+	Tools  []Tool   // Run: Tools[0] is the program of Args[0]
+}
+
+// Program says whether the input of this name is a tool's program: it is
+// executable whatever its mode.
+func (a *Action) Program(input string) bool {
+	for _, t := range a.Tools {
+		if t.Input == input && input != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // A Slot is the place in a workspace that an action fills.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -37,9 +38,11 @@ type Field struct {
 	Name, Value, Note string
 }
 
-// writer receives the walk over an action.
+// writer receives the walk over an action. A field of which the key has the
+// value in the command, not in the salt, goes to said.
 type writer interface {
 	field(name string, value []byte, text, note string)
+	said(name, text string)
 }
 
 // walk visits everything of the action that is in the key except for the
@@ -75,9 +78,56 @@ func (a *Action) walk(w writer) {
 		sum := blake3.Sum256(a.Content)
 		w.field("content", a.Content, hex.EncodeToString(sum[:6]), fmt.Sprintf("%d bytes", len(a.Content)))
 	}
+	if a.Kind == Run {
+		a.walkRun(w)
+	}
 	for _, o := range a.Outputs {
 		w.field("output "+o.Name, []byte(o.Format), o.Format, "")
 	}
+}
+
+// walkRun visits what only runs have. Their tools are mounts of the input tree.
+func (a *Action) walkRun(w writer) {
+	for i, arg := range a.Args {
+		w.said(fmt.Sprintf("arg %d", i), Unmark(arg))
+	}
+	for _, e := range a.Env {
+		name, value, _ := strings.Cut(e, "=")
+		w.said("env "+name, Unmark(value))
+	}
+	if p := a.Policy; p != nil {
+		p.walk(w)
+		// Without a seal a mark becomes a path of this machine, and a word
+		// with one is another word.
+		if p.Unsealed {
+			marks := appendWords(appendWords(nil, a.Args), a.Env)
+			sum := blake3.Sum256(marks)
+			w.field("root marks", marks, hex.EncodeToString(sum[:6]), "")
+		}
+	}
+	if s := a.Sample; s != nil {
+		s.walk(w)
+	}
+}
+
+// appendWords encodes a list so that it can be read back in one way only.
+func appendWords(b []byte, words []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(words)))
+	for _, s := range words {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return b
+}
+
+func (s *Sample) walk(w writer) {
+	number := func(name string, n int) {
+		w.field("sample "+name, binary.AppendVarint(nil, int64(n)), strconv.Itoa(n), "")
+	}
+	w.field("sample stream", []byte(s.Stream), s.Stream, "")
+	number("index", s.Index)
+	number("epoch", s.Epoch)
+	number("redraw", s.Redraw)
+	w.field("sample block", []byte(s.Block), s.Block, "")
 }
 
 // saltWriter encodes fields as length-prefixed (name, value) pairs, which is
@@ -91,7 +141,13 @@ func (s *saltWriter) field(name string, value []byte, _, _ string) {
 	s.buf = append(s.buf, value...)
 }
 
+func (s *saltWriter) said(string, string) {}
+
 type fieldWriter struct{ fields []Field }
+
+func (f *fieldWriter) said(name, text string) {
+	f.fields = append(f.fields, Field{Name: name, Value: text})
+}
 
 func (f *fieldWriter) field(name string, _ []byte, text, note string) {
 	f.fields = append(f.fields, Field{name, text, note})
@@ -117,26 +173,30 @@ type Encoded struct {
 	Inputs  *cas.Tree
 }
 
-// Encode computes the action's key from the digests of its inputs, in the
-// order of a.Inputs.
-func (a *Action) Encode(f cas.Func, inputs []cas.Digest) (Encoded, error) {
-	tree := cas.NewTree(f)
-	for i, in := range a.Inputs {
-		tree.File(in.Name, inputs[i], false)
-	}
-	root, err := tree.Build()
+// A Content is what one input of an action holds.
+type Content struct {
+	Digest     cas.Digest // of the file, or the root digest of Tree
+	Executable bool
+	Tree       *cas.Tree // of a folder, else nil
+}
+
+// Inputs is what is known of an action when the makers of its inputs have
+// finished: all that its key needs beside itself.
+type Inputs struct {
+	Files  []Content // in the order of a.Inputs
+	Mounts []Mount   // that a.Tools resolve to; no two with one path
+}
+
+// runWorkDir is the working directory of a run, below the root of its seal.
+const runWorkDir = "scratch/work"
+
+// Encode computes the action's key.
+func (a *Action) Encode(f cas.Func, in Inputs) (Encoded, error) {
+	root, err := a.inputTree(f, in)
 	if err != nil {
 		return Encoded{}, err
 	}
-	cmd := cas.Command{Arguments: []string{"eval-" + a.Kind.String()}}
-	if a.Kind == Evaluate {
-		d := a.Fn.Digest()
-		cmd.Arguments = []string{"eval-starlark", hex.EncodeToString(d[:])}
-	}
-	for _, o := range a.Outputs {
-		cmd.OutputPaths = append(cmd.OutputPaths, o.Name)
-	}
-	command, err := cmd.Encode()
+	command, err := a.command().Encode()
 	if err != nil {
 		return Encoded{}, err
 	}
@@ -148,6 +208,9 @@ func (a *Action) Encode(f cas.Func, inputs []cas.Digest) (Encoded, error) {
 		Timeout:   pureTimeout,
 		Salt:      salt.buf,
 	}
+	if a.Policy != nil {
+		act.Timeout = a.Policy.Limits.Wall
+	}
 	action, err := act.Encode()
 	if err != nil {
 		return Encoded{}, err
@@ -155,17 +218,85 @@ func (a *Action) Encode(f cas.Func, inputs []cas.Digest) (Encoded, error) {
 	return Encoded{Key: Key(f.Sum(action)), Action: action, Command: command, Inputs: root}, nil
 }
 
+// inputTree is the tree of the inputs, and for a run of the whole root of its
+// seal but for what is scratch.
+func (a *Action) inputTree(f cas.Func, in Inputs) (*cas.Tree, error) {
+	tree := cas.NewTree(f)
+	add := func(path string, c Content) {
+		if c.Tree != nil {
+			tree.Mount(path, c.Tree)
+		} else {
+			tree.File(path, c.Digest, c.Executable)
+		}
+	}
+	for i, input := range a.Inputs {
+		add(input.Name, in.Files[i])
+	}
+	for _, m := range in.Mounts {
+		path := strings.TrimPrefix(m.Path, "/")
+		if m.Link != "" {
+			tree.Symlink(path, m.Link)
+		} else {
+			add(path, Content{m.Digest, m.Executable, m.Tree})
+		}
+	}
+	return tree.Build()
+}
+
+func (a *Action) command() cas.Command {
+	cmd := cas.Command{Arguments: []string{"eval-" + a.Kind.String()}}
+	switch a.Kind {
+	case Evaluate:
+		d := a.Fn.Digest()
+		cmd.Arguments = []string{"eval-starlark", hex.EncodeToString(d[:])}
+	case Run:
+		cmd.Arguments, cmd.WorkingDirectory = nil, runWorkDir
+		for _, arg := range a.Args {
+			cmd.Arguments = append(cmd.Arguments, Unmark(arg))
+		}
+		for _, e := range a.Env {
+			name, value, _ := strings.Cut(e, "=")
+			cmd.Env = append(cmd.Env, cas.EnvVar{Name: name, Value: Unmark(value)})
+		}
+	}
+	for _, o := range a.Outputs {
+		cmd.OutputPaths = append(cmd.OutputPaths, o.Name)
+	}
+	return cmd
+}
+
 // Explain writes the action readably: every field of the key, then each input
-// by digest with its path as a note.
-func (a *Action) Explain(inputs []cas.Digest) []Field {
+// by digest with its path as a note, then what the tools mount.
+func (a *Action) Explain(in Inputs) []Field {
 	var w fieldWriter
 	a.walk(&w)
 	w.parts(a.Fn)
 	for _, p := range a.Params {
 		w.parts(p.Value)
 	}
-	for i, in := range a.Inputs {
-		w.fields = append(w.fields, Field{"input " + in.Name, inputs[i].String(), in.File.Slash()})
+	for i, input := range a.Inputs {
+		note := input.File.Slash()
+		if input.Name == input.File.Inside() { // a run's: it says the path already
+			note = ""
+		}
+		w.fields = append(w.fields, Field{"input " + input.Name, in.Files[i].text(), note})
+	}
+	for _, m := range in.Mounts {
+		text := "→ " + m.Link
+		if m.Link == "" {
+			text = Content{m.Digest, m.Executable, m.Tree}.text()
+		}
+		w.fields = append(w.fields, Field{Name: "mount " + m.Path, Value: text})
 	}
 	return w.fields
+}
+
+func (c Content) text() string {
+	switch {
+	case c.Tree != nil:
+		return "folder " + c.Digest.String()
+	case c.Executable:
+		return "executable " + c.Digest.String()
+	}
+	return c.Digest.String()
 }

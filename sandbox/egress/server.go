@@ -1,0 +1,263 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A Resolver gives the addresses of a host; *net.Resolver is one. The host has
+// a dot at the end: it is rooted, so that no search domain makes another name
+// of it.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Limits bound what one rep can take. Zero fields mean those of DefaultLimits.
+type Limits struct {
+	HeaderBytes   int           // of a request to the proxy
+	HelloBytes    int           // of a ClientHello with its record headers
+	HeaderTimeout time.Duration // from accepting to the end of the header
+	DialTimeout   time.Duration // to resolve and to connect, each
+	HelloTimeout  time.Duration // from the 200 to the end of the ClientHello
+	IdleTimeout   time.Duration // without a byte in either direction
+	CloseTimeout  time.Duration // that Close waits for a Dial or Resolver that won't end
+	Connections   int           // at once
+	Attempts      int           // in the log; all beyond are refused
+}
+
+// DefaultLimits are those of a Server that sets none. A model may think for
+// minutes before its first byte: the idle time is longer.
+var DefaultLimits = Limits{
+	HeaderBytes:   16 << 10,
+	HelloBytes:    64 << 10,
+	HeaderTimeout: 10 * time.Second,
+	DialTimeout:   30 * time.Second,
+	HelloTimeout:  10 * time.Second,
+	IdleTimeout:   15 * time.Minute,
+	CloseTimeout:  2 * time.Second,
+	Connections:   64,
+	Attempts:      10_000,
+}
+
+// A Server is the egress of one rep. Set its fields before it serves; they are
+// copied then, and nothing can change what the rep may do. Call Close once,
+// when the rep is dead.
+//
+// Timeouts are deadlines of connections, which know real time only; so there
+// is no clock to set.
+type Server struct {
+	Allow    []graph.Endpoint                                                  // empty: nothing
+	Resolver Resolver                                                          // nil: net.DefaultResolver
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil: a net.Dialer; addr is IP:port, or a forward's target
+	Limits   Limits
+
+	once   sync.Once
+	ctx    context.Context // done when Close begins
+	cancel context.CancelFunc
+	log    journal
+
+	mu        sync.Mutex
+	ending    bool // no connect and no tunnel starts any more
+	ended     bool // no connection at all
+	listeners map[net.Listener]bool
+	links     map[*link]bool
+	accepting sync.WaitGroup
+	running   sync.WaitGroup
+}
+
+func (s *Server) start() {
+	s.once.Do(func() {
+		s.ctx, s.cancel = context.WithCancel(context.Background())
+		s.listeners, s.links = map[net.Listener]bool{}, map[*link]bool{}
+		s.Allow = slices.Clone(s.Allow)
+		for i := range s.Allow {
+			s.Allow[i].Ports = slices.Clone(s.Allow[i].Ports)
+		}
+		if s.Resolver == nil {
+			s.Resolver = net.DefaultResolver
+		}
+		if s.Dial == nil {
+			s.Dial = (&net.Dialer{}).DialContext
+		}
+		l, d := &s.Limits, DefaultLimits
+		fill(&l.HeaderBytes, d.HeaderBytes)
+		fill(&l.HelloBytes, d.HelloBytes)
+		fill(&l.HeaderTimeout, d.HeaderTimeout)
+		fill(&l.DialTimeout, d.DialTimeout)
+		fill(&l.HelloTimeout, d.HelloTimeout)
+		fill(&l.IdleTimeout, d.IdleTimeout)
+		fill(&l.CloseTimeout, d.CloseTimeout)
+		fill(&l.Connections, d.Connections)
+		fill(&l.Attempts, d.Attempts)
+		s.log.max = l.Attempts
+	})
+}
+
+func fill[T int | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// ServeProxy serves the proxy on ln, which is the Server's from here on, until
+// ln is closed, ctx is done, or Close. Connections go on until Close.
+func (s *Server) ServeProxy(ctx context.Context, ln net.Listener) {
+	s.serve(ctx, ln, Attempt{Via: ViaConnect}, s.proxy)
+}
+
+// ServeForward carries what comes through ln to f.Target, as ServeProxy serves.
+func (s *Server) ServeForward(ctx context.Context, ln net.Listener, f graph.Forward) {
+	s.serve(ctx, ln, forwarded(f), func(ctx context.Context, l *link) { s.forward(ctx, l, f) })
+}
+
+// serve accepts until there is nothing more to accept. asked is what is known
+// of an attempt before its first byte.
+func (s *Server) serve(ctx context.Context, ln net.Listener, asked Attempt, handle func(context.Context, *link)) {
+	s.start()
+	defer ln.Close()
+	if !s.listen(ln) {
+		return
+	}
+	defer s.accepting.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	context.AfterFunc(s.ctx, cancel)
+	stop := context.AfterFunc(ctx, func() {
+		if !s.isEnding() { // Close lets the backlog come in first
+			ln.Close()
+		}
+	})
+	defer stop()
+	var pause time.Duration
+	for {
+		ending := s.isEnding()
+		if ending {
+			setDeadline(ln, time.Now().Add(drain)) // until the backlog is empty
+		}
+		c, err := ln.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			s.accepted(ctx, c, asked, handle)
+		case ending || errors.Is(err, net.ErrClosed):
+			return
+		case timedOut(err): // Close woke us up
+		default:
+			// No descriptors, or a client that has gone: try again, slowly.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// accepted starts a handler, or turns the connection away.
+func (s *Server) accepted(ctx context.Context, c net.Conn, asked Attempt, handle func(context.Context, *link)) {
+	l := s.open(c)
+	if l == nil {
+		asked.Verdict, asked.Reason = Refused, Limit
+		s.log.add(asked)
+		// Not in a goroutine, or there would be no limit on these.
+		if asked.Via == ViaConnect {
+			c.SetDeadline(time.Now().Add(drain))
+			answer(c, Limit, "")
+			c.Read(make([]byte, 4096)) // closing with bytes unread would take the answer back
+		}
+		c.Close()
+		return
+	}
+	go func() {
+		defer s.release(l)
+		handle(ctx, l)
+	}()
+}
+
+// drain is how long Close lets what has already come in be read and logged:
+// the process may have died right after it asked.
+const drain = 20 * time.Millisecond
+
+// setDeadline ends an Accept; a listener that can't have that is closed.
+func setDeadline(ln net.Listener, at time.Time) {
+	if d, ok := ln.(interface{ SetDeadline(time.Time) error }); ok {
+		d.SetDeadline(at)
+	} else {
+		ln.Close()
+	}
+}
+
+// Close ends all connections, waits for what served them, and gives the log in
+// the order in which was asked. What stands in listeners and sockets when it
+// is called is still judged and logged, but nothing is dialled. A Dial or
+// Resolver that ignores its context is left behind after CloseTimeout; what it
+// brings is closed.
+func (s *Server) Close() []Attempt {
+	s.start()
+	s.mu.Lock()
+	s.ending = true
+	for ln := range s.listeners {
+		setDeadline(ln, time.Now())
+	}
+	for l := range s.links {
+		if l.carrying {
+			l.close()
+		} else {
+			l.client.SetDeadline(time.Now().Add(drain))
+		}
+	}
+	s.mu.Unlock()
+	s.cancel()
+	limit := time.After(s.Limits.CloseTimeout)
+	if wait(&s.accepting, limit) {
+		wait(&s.running, limit)
+	}
+	s.mu.Lock()
+	s.ended = true
+	for ln := range s.listeners {
+		ln.Close()
+	}
+	for l := range s.links {
+		l.close()
+	}
+	s.mu.Unlock()
+	return s.log.snapshot()
+}
+
+// wait says whether all of g ended before the limit.
+func wait(g *sync.WaitGroup, limit <-chan time.Time) bool {
+	done := make(chan struct{})
+	go func() {
+		g.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-limit:
+		return false
+	}
+}
+
+func (s *Server) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
+}
+
+func (s *Server) listen(ln net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending {
+		return false
+	}
+	s.listeners[ln] = true
+	s.accepting.Add(1)
+	return true
+}

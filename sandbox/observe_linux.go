@@ -1,0 +1,183 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbuild/eval/sandbox/pid1"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// namespaces are the inode numbers of a process's namespaces, by layer.
+type namespaces map[string]uint64
+
+// nsFiles are the layers that are namespaces, and their files.
+var nsFiles = [...][2]string{
+	{"user", "user"}, {"mount", "mnt"}, {"pid", "pid"}, {"net", "net"}, {"ipc", "ipc"}, {"uts", "uts"}, {"cgroup", "cgroup"},
+}
+
+func namespacesOf(pid string) (namespaces, error) {
+	dir, err := unix.Open("/proc/"+pid+"/ns", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	out := namespaces{}
+	for _, f := range nsFiles {
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, f[1], &st, 0); err != nil {
+			return nil, fmt.Errorf("namespace %s: %w", f[1], err)
+		}
+		out[f[0]] = st.Ino
+	}
+	return out, nil
+}
+
+// observe reads what can be read of PID 1, which waits for the word to go
+// inside of all layers, and what its probes came to. Anything that is not as
+// it must be is a *SetupError: the target doesn't run.
+func (r *run) observe(hello []byte) error {
+	raw, err := pid1.DecodeHello(hello)
+	if err != nil {
+		return &SetupError{Row: -1, Layer: "reap", Call: "read PID 1's hello", Err: err}
+	}
+	layers := map[string]*Layer{}
+	set := func(name, state, detail string) { layers[name] = &Layer{name, state, detail} }
+	for _, name := range LayerNames {
+		set(name, Applied, "")
+	}
+	for i, p := range pid1.Probes {
+		if !p.Holds(raw[i]) {
+			if r.s.forgiven(p.Layer) {
+				continue
+			}
+			return &SetupError{Row: -1, Layer: p.Layer, Call: "probe " + p.Name, Err: fmt.Errorf("returned %d", raw[i])}
+		}
+		l := layers[p.Layer]
+		if l.State = Probed; l.Detail != "" {
+			l.Detail += "; "
+		}
+		l.Detail += p.Name + " = " + resultName(raw[i])
+	}
+	ns, err := namespacesOf(strconv.Itoa(r.pid))
+	if err != nil {
+		return &SetupError{Row: -1, Layer: "pid", Call: "read the namespaces of PID 1", Err: err}
+	}
+	for name, ino := range ns {
+		if ino == r.s.own[name] && !r.s.forgiven(name) {
+			return &SetupError{Row: -1, Layer: name, Call: "observe the namespace", Err: errors.New("it is the harness's own")}
+		}
+		set(name, Observed, "")
+	}
+	status, err := r.status()
+	if err != nil {
+		return &SetupError{Row: -1, Layer: "caps", Call: "read the status of PID 1", Err: err}
+	}
+	for _, e := range status.expect(r.outer()) {
+		if e.got != e.want && !r.s.forgiven(e.layer) {
+			return &SetupError{Row: -1, Layer: e.layer, Call: "observe " + e.field, Err: fmt.Errorf("%q, not %q", e.got, e.want)}
+		}
+		set(e.layer, Observed, "")
+	}
+	// An ordinary user can't list the descriptors of a process that isn't
+	// dumpable: there, PID 1's probe has to do.
+	if r.plan.Facts.Variant == VariantRoot {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", r.pid))
+		if err != nil {
+			return &SetupError{Row: -1, Layer: "fds", Call: "read the descriptors of PID 1", Err: err}
+		}
+		if len(fds) != pid1.ControlFD+1 && !r.s.forgiven("fds") {
+			return &SetupError{Row: -1, Layer: "fds", Call: "observe descriptors", Err: fmt.Errorf("%d are open, not 0 to %d", len(fds), pid1.ControlFD)}
+		}
+		set("fds", Observed, "")
+	}
+	for _, name := range LayerNames {
+		r.layers = append(r.layers, *layers[name])
+	}
+	return nil
+}
+
+func (s *Sandbox) forgiven(layer string) bool {
+	_, ok := s.forgive[layer]
+	return ok
+}
+
+// outer is who the process is outside.
+func (r *run) outer() int {
+	if r.plan.Facts.Variant == VariantRoot {
+		return int(r.s.uid(r.slot))
+	}
+	return os.Geteuid()
+}
+
+func resultName(n int64) string {
+	if n < 0 {
+		return unix.ErrnoName(unix.Errno(-n))
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// procStatus is /proc/PID/status, by field.
+type procStatus map[string]string
+
+func (r *run) status() (procStatus, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/status", r.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 8<<10)
+	n, err := unix.Read(fd, b)
+	if err != nil {
+		return nil, err
+	}
+	out := procStatus{}
+	for line := range bytes.Lines(b[:n]) {
+		name, value, _ := strings.Cut(string(line), ":")
+		out[name] = strings.Join(strings.Fields(value), " ")
+	}
+	return out, nil
+}
+
+type expectation struct{ layer, field, got, want string }
+
+// expect lists what status must say of a sealed process with an outer uid.
+func (s procStatus) expect(uid int) []expectation {
+	id := strings.TrimSpace(strings.Repeat(strconv.Itoa(uid)+" ", 4))
+	out := []expectation{
+		{"user", "Uid", s["Uid"], id},
+		{"pid", "NSpid", lastField(s["NSpid"]), "1"},
+		{"caps", "NoNewPrivs", s["NoNewPrivs"], "1"},
+		{"seccomp", "Seccomp", s["Seccomp"], "2"},
+	}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		out = append(out, expectation{"caps", set, strings.TrimLeft(s[set], "0"), ""})
+	}
+	return out
+}
+
+func lastField(s string) string {
+	f := strings.Fields(s)
+	if len(f) == 0 {
+		return ""
+	}
+	return f[len(f)-1]
+}
+
+// record is what is written about this run.
+func (r *run) record() Record {
+	return Record{
+		Schema: recordSchema, Tier: "full", SealVersion: graph.SealVersion,
+		Policy: policyRecord(r.plan.Policy), PolicyHash: policyRecord(r.plan.Policy).digest(),
+		Mounts: mountRecords(r.spec.Mounts), Listener: r.plan.Listener,
+		Facts: r.plan.Facts, Program: r.program.digest, Layers: r.layers,
+		Limits: grade(r.plan.Facts), Notes: limitNotes(r.plan.Facts),
+		Kernel: kernel(), NotSealed: notSealed,
+	}
+}

@@ -1,0 +1,159 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbuild/eval/sandbox/pid1"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// platform is what a Sandbox keeps on Linux.
+type platform struct {
+	once     sync.Once
+	facts    Facts
+	factsErr error
+	image    int  // a file in memory with PID 1's program
+	dumpable bool // the harness was, before any child changed it
+	own      namespaces
+	cgroups  cgroups
+
+	// Of Probe and tests: edit changes programs, and forgive lists layers that
+	// need not be there. Never set by New.
+	edit    func(*Program)
+	forgive map[string]error
+
+	mu    sync.Mutex
+	cache []*compiled // programs of the last plans
+}
+
+// Facts finds out, once, what programs are compiled from here.
+func (s *Sandbox) Facts() (Facts, error) {
+	s.once.Do(func() { s.factsErr = s.find() })
+	return s.facts, s.factsErr
+}
+
+func (s *Sandbox) find() error {
+	s.facts = Facts{Arch: runtime.GOARCH, Variant: VariantUser, Cgroup: "none", Proc: "subset"}
+	if os.Geteuid() == 0 {
+		s.facts.Variant = VariantRoot
+	}
+	abi, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1)
+	if errno != 0 {
+		return &UnavailableError{Layer: "landlock", Err: errno, Hint: hintLandlock(errno)}
+	}
+	s.facts.Landlock = int(abi)
+	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil {
+		s.dumpable = n == 1
+	}
+	var err error
+	if s.own, err = namespacesOf("self"); err != nil {
+		return fmt.Errorf("find the seal's facts: %w", err)
+	}
+	if s.cgroups, err = findCgroups(); err == nil {
+		s.facts.Cgroup = s.cgroups.mode()
+	}
+	image, err := pid1.Image(runtime.GOARCH)
+	if err != nil {
+		return &UnavailableError{Layer: "reap", Err: err}
+	}
+	if s.image, err = memoryFile("eval-init", image); err != nil {
+		return &UnavailableError{Layer: "reap", Err: err}
+	}
+	return nil
+}
+
+// memoryFile is a file in memory that nobody can change.
+func memoryFile(name string, content []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("memfd_create %s: %w", name, err)
+	}
+	if _, err = unix.Write(fd, content); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("write %s: %w", name, err)
+	}
+	return fd, nil
+}
+
+// uid is the outer uid of a slot. Two harnesses of one root share the range:
+// their processes can't see each other, and no limit counts by outer uid.
+func (s *Sandbox) uid(slot int) uint32 {
+	return s.o.UIDBase + uint32(os.Getpid()%256)<<8 + uint32(slot%256)
+}
+
+// restoreDumpable undoes what a child's set*id did to the memory that it
+// shared with us: without it nobody could debug us, or read our /proc.
+func (s *Sandbox) restoreDumpable() {
+	if s.dumpable {
+		unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
+}
+
+// A compiled is a program with its digest and the plan that it is of.
+type compiled struct {
+	Program
+	digest string
+	plan   Plan
+}
+
+// compile compiles a plan, or remembers: most runs of a build differ in their
+// inputs only, which makes them other programs, but those of a bench don't.
+func (s *Sandbox) compile(p *Plan) (*compiled, error) {
+	s.mu.Lock()
+	for _, c := range s.cache {
+		if samePlan(&c.plan, p) {
+			s.mu.Unlock()
+			return c, nil
+		}
+	}
+	s.mu.Unlock()
+	prog, err := Compile(*p)
+	if err != nil {
+		return nil, err
+	}
+	if s.edit != nil {
+		s.edit(&prog)
+	}
+	c := &compiled{prog, prog.Digest(), *p}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cache = append(s.cache, c)
+	if len(s.cache) > 8 {
+		s.cache = s.cache[1:]
+	}
+	return c, nil
+}
+
+// samePlan compares what programs are made of: not the sources of mounts.
+func samePlan(a, b *Plan) bool {
+	return a.Facts == b.Facts && a.Listener == b.Listener && a.Policy.Limits == b.Policy.Limits &&
+		slices.Equal(a.Policy.Forward, b.Policy.Forward) && (len(a.Policy.Network) > 0) == (len(b.Policy.Network) > 0) &&
+		slices.EqualFunc(a.Mounts, b.Mounts, func(x, y graph.Mount) bool {
+			return x.Path == y.Path && x.Digest == y.Digest && x.Link == y.Link && (x.Tree == nil) == (y.Tree == nil)
+		})
+}
+
+// listenerOf makes a Go listener of a listening descriptor, which stays ours.
+func listenerOf(fd int) (net.Listener, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(dup), "listener")
+	defer f.Close()
+	return net.FileListener(f)
+}
+
+func leUint64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }
+func leUint32(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }

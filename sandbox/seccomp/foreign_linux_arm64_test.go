@@ -1,0 +1,3 @@
+package seccomp
+
+func foreignCall() {}
