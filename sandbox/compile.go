@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/evalbuild/eval/sandbox/collect"
 	"github.com/evalbuild/eval/sandbox/pid1"
 	"github.com/evalbuild/eval/sandbox/seccomp"
 	"github.com/evalbuild/eval/workspace/graph"
@@ -29,8 +31,21 @@ const (
 type Plan struct {
 	Policy   graph.Policy
 	Mounts   []graph.Mount
-	Listener bool // a proxy listener even without a network
+	Folders  []string // folders below WorkDir that are there at the start, parents first
+	Listener bool     // a proxy listener even without a network
 	Facts    Facts
+}
+
+// outputFolders are the folders that outputs lie in: like the workers of
+// remote execution, a seal makes them, and the process needn't.
+func outputFolders(outs []collect.Output) []string {
+	made := map[string]bool{}
+	for _, o := range outs {
+		for up := path.Dir(o.Path); up != "." && up != "/"; up = path.Dir(up) {
+			made[up] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(made)) // a parent is before what is in it
 }
 
 // ports lists the listeners inside, the proxy first.
@@ -84,6 +99,11 @@ func Compile(p Plan) (Program, error) {
 	}
 	if err := checkMounts(p.Mounts); err != nil {
 		return Program{}, err
+	}
+	for _, f := range p.Folders {
+		if !filepath.IsLocal(f) || path.Clean(f) != f || strings.ContainsRune(f, 0) {
+			return Program{}, fmt.Errorf("folder %q: no clean path below the working directory", f)
+		}
 	}
 	code, err := seccomp.Compile(p.Facts.Arch, seccomp.Options{Inet: true}) // to loopback and the proxy; no route leads further
 	if err != nil {
@@ -284,6 +304,9 @@ func (c *compiler) scratch(p *Plan) {
 		str(fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, min(max(size/4096, 4096), 1<<20))))
 	for _, d := range []string{WorkDir, HomeDir, TempDir, "/scratch/shm"} {
 		c.mkdir(d)
+	}
+	for _, d := range p.Folders {
+		c.mkdir(path.Join(WorkDir, d))
 	}
 	if slices.ContainsFunc(p.Mounts, func(m graph.Mount) bool { return top(m.Path) == "/tmp" }) {
 		c.mkdir("/tmp")

@@ -175,7 +175,7 @@ func (r *run) record() Record {
 	return Record{
 		Schema: recordSchema, Tier: "full", SealVersion: graph.SealVersion,
 		Policy: policyRecord(r.plan.Policy), PolicyHash: policyRecord(r.plan.Policy).digest(),
-		Mounts: mountRecords(r.spec.Mounts), Listener: r.plan.Listener,
+		Mounts: mountRecords(r.spec.Mounts), Folders: append([]string{}, r.plan.Folders...), Listener: r.plan.Listener,
 		Facts: r.plan.Facts, Program: r.program.digest, Layers: r.layers,
 		Limits: grade(r.plan.Facts), Notes: limitNotes(r.plan.Facts),
 		Kernel: kernel(), NotSealed: notSealed,

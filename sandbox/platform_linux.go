@@ -138,7 +138,7 @@ func (s *Sandbox) compile(p *Plan) (*compiled, error) {
 // samePlan compares what programs are made of: not the sources of mounts.
 func samePlan(a, b *Plan) bool {
 	return a.Facts == b.Facts && a.Listener == b.Listener && a.Policy.Limits == b.Policy.Limits &&
-		slices.Equal(a.Policy.Forward, b.Policy.Forward) && (len(a.Policy.Network) > 0) == (len(b.Policy.Network) > 0) &&
+		slices.Equal(a.Policy.Forward, b.Policy.Forward) && slices.Equal(a.Folders, b.Folders) && (len(a.Policy.Network) > 0) == (len(b.Policy.Network) > 0) &&
 		slices.EqualFunc(a.Mounts, b.Mounts, func(x, y graph.Mount) bool {
 			return x.Path == y.Path && x.Digest == y.Digest && x.Link == y.Link && (x.Tree == nil) == (y.Tree == nil)
 		})

@@ -26,6 +26,7 @@ type Record struct {
 	Policy      Policy   `json:"policy"`
 	PolicyHash  string   `json:"policy_digest"`
 	Mounts      []Mount  `json:"mounts"`
+	Folders     []string `json:"folders"`  // made below the working directory, for outputs
 	Listener    bool     `json:"listener"` // egress was listened for, so that attempts are known
 	Facts       Facts    `json:"facts"`
 	Program     string   `json:"program_digest"`
@@ -224,7 +225,7 @@ func (r Record) verify() error {
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)
 	}
-	plan := Plan{Policy: policy, Listener: r.Listener, Facts: r.Facts}
+	plan := Plan{Policy: policy, Folders: r.Folders, Listener: r.Listener, Facts: r.Facts}
 	for _, m := range r.Mounts {
 		g := graph.Mount{Path: m.Path, Link: m.Link, Executable: m.Executable}
 		if m.Link == "" {

@@ -20,7 +20,7 @@ func someRecord(t *testing.T) Record {
 	pol := policyRecord(p.Policy)
 	r := Record{
 		Schema: recordSchema, Tier: "full", SealVersion: graph.SealVersion, Policy: pol, PolicyHash: pol.digest(),
-		Mounts: mountRecords(p.Mounts), Facts: p.Facts, Program: prog.Digest(), Limits: grade(p.Facts),
+		Mounts: mountRecords(p.Mounts), Folders: []string{}, Facts: p.Facts, Program: prog.Digest(), Limits: grade(p.Facts),
 		Notes: limitNotes(p.Facts), Kernel: Kernel{"linux", "6.0", "x86_64"}, NotSealed: notSealed,
 	}
 	for _, l := range LayerNames {

@@ -45,7 +45,7 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	record, err := seatbeltRecord(Plan{Policy: spec.Policy, Mounts: spec.Mounts, Listener: spec.Listener}, kernel())
+	record, err := seatbeltRecord(Plan{Policy: spec.Policy, Mounts: spec.Mounts, Folders: outputFolders(spec.Outputs), Listener: spec.Listener}, kernel())
 	if err != nil {
 		return nil, err
 	}

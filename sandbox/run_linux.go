@@ -38,7 +38,7 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{s: s, spec: &spec, plan: Plan{spec.Policy, spec.Mounts, spec.Listener, facts}}
+	r := &run{s: s, spec: &spec, plan: Plan{spec.Policy, spec.Mounts, outputFolders(spec.Outputs), spec.Listener, facts}}
 	r.slot = s.slots.take()
 	defer s.slots.give(r.slot)
 	defer r.close()

@@ -41,6 +41,11 @@ func newStage(spec *Spec) (*stage, error) {
 			break
 		}
 	}
+	for _, d := range outputFolders(spec.Outputs) {
+		if err == nil {
+			err = os.MkdirAll(filepath.Join(dir+WorkDir, d), 0o755)
+		}
+	}
 	for _, m := range spec.Mounts {
 		if err != nil {
 			break
