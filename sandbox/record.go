@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -201,7 +202,7 @@ func DecodeRecord(b []byte) (Record, error) {
 var ErrUnverifiable = errors.New("this version of eval does not compile that seal version")
 
 // Proves says what a verified record means, for people.
-const Proves = "the program follows from the recorded policy, mounts and facts, and each layer is recorded as live; " +
+const Proves = "this proves that it follows from the recorded policy, mounts and facts, and each layer is recorded as live; " +
 	"not that it ran, where, or that what was observed is true: for that the harness vouches, and whoever signed the result"
 
 // Verify compiles the record's program again, on any system, and compares.
@@ -259,6 +260,28 @@ func (r Record) verify() error {
 		if l.Name != LayerNames[i] || l.State != Observed && l.State != Probed && l.State != Applied {
 			return fmt.Errorf("layer %s is recorded as %q", l.Name, l.State)
 		}
+	}
+	return nil
+}
+
+// VerifyRecord verifies a record and that it is of a run of the spec: of that
+// policy, with those mounts. Sources of mounts don't count.
+func VerifyRecord(b []byte, spec Spec) error {
+	r, err := DecodeRecord(b)
+	if err != nil {
+		return err
+	}
+	if err := r.Verify(); err != nil {
+		return err
+	}
+	want := policyRecord(spec.Policy)
+	switch {
+	case r.PolicyHash != want.digest():
+		return errors.New("verify seal record: it is of another policy")
+	case !slices.Equal(r.Mounts, mountRecords(spec.Mounts)):
+		return errors.New("verify seal record: other things were inside than the action's inputs and tools")
+	case r.Listener != spec.Listener || !slices.Equal(r.Folders, outputFolders(spec.Outputs)):
+		return errors.New("verify seal record: it is of another run")
 	}
 	return nil
 }

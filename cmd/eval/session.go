@@ -129,15 +129,6 @@ type tools struct{ *hosttools.Resolver }
 
 func (tools) Merge(lists ...[]graph.Mount) ([]graph.Mount, error) { return hosttools.Merge(lists...) }
 
-// verifySeal checks a run's record of its seal.
-func verifySeal(record []byte) error {
-	r, err := sandbox.DecodeRecord(record)
-	if err != nil {
-		return err
-	}
-	return r.Verify()
-}
-
 // newRunner makes what runs processes.
 func (s *session) newRunner() engine.Runner {
 	return sandbox.New(sandbox.Options{
@@ -218,6 +209,6 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
 	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going") || o.KeepGoing, time.Now
 	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")
-	o.VerifySeal = verifySeal
+	o.VerifySeal = sandbox.VerifyRecord
 	return engine.New(o)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/workspace/engine"
 )
 
@@ -57,6 +58,13 @@ func runVerify(ctx context.Context, s *session) error {
 		plural(rep.Ran, "action", "actions"), runs, plural(bad, "fault", "faults"))
 	if bad == 0 {
 		fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
+		switch {
+		case rep.Disk == 0:
+		case s.values["seal"] == "none":
+			fmt.Fprintln(stdout, "the processes were unsealed: nothing is known of what they could see")
+		default:
+			fmt.Fprintln(stdout, "the program of each seal was compiled again: "+sandbox.Proves)
+		}
 	}
 	return verdictOfFaults(bad)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -38,8 +39,9 @@ type Options struct {
 	// CheckDeterminism runs every pure action of the requested targets twice,
 	// whatever is stored, and compares.
 	CheckDeterminism bool
-	// VerifySeal judges the record of a run's seal; Verify calls it, may be nil.
-	VerifySeal func(record []byte) error
+	// VerifySeal judges the record of the seal of what a spec describes; Verify
+	// calls it, may be nil. The spec's mounts have no sources.
+	VerifySeal func(record []byte, spec sandbox.Spec) error
 }
 
 // An Engine serves one build: it remembers slots as they were before it.

@@ -32,13 +32,9 @@ func (b *build) runProcess(ctx context.Context, n *node) (cas.Result, error) {
 		return cas.Result{}, &sandbox.UnavailableError{Layer: "sandbox", Err: errors.New("not supported on this system")}
 	}
 	a := n.action
-	mounts, err := b.stage(n)
+	spec, err := b.spec(n, b.stageFile)
 	if err != nil {
 		return cas.Result{}, err
-	}
-	spec := sandbox.Spec{Args: a.Args, Env: a.Env, Policy: *a.Policy, Mounts: mounts, Listener: a.Sample != nil}
-	for _, o := range a.Outputs {
-		spec.Outputs = append(spec.Outputs, collect.Output{Path: o.Name, Folder: o.Format == graph.FormatFolder})
 	}
 	res, err := b.o.Runner.Run(ctx, spec)
 	if ctx.Err() != nil {
@@ -53,21 +49,40 @@ func (b *build) runProcess(ctx context.Context, n *node) (cas.Result, error) {
 	return b.takeResult(a, res)
 }
 
+// A placer puts a file where a seal can bind it.
+type placer func(path string, c graph.Content, blob starlark.Blob) (graph.Mount, error)
+
+// unplaced is the placer of who only wants to know what is where.
+func unplaced(path string, c graph.Content, _ starlark.Blob) (graph.Mount, error) {
+	return graph.Mount{Path: path, Digest: c.Digest, Executable: c.Executable}, nil
+}
+
+// spec is what the action's process is given.
+func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
+	a := n.action
+	mounts, err := b.stage(n, place)
+	spec := sandbox.Spec{Args: a.Args, Env: a.Env, Policy: *a.Policy, Mounts: mounts, Listener: a.Sample != nil}
+	for _, o := range a.Outputs {
+		spec.Outputs = append(spec.Outputs, collect.Output{Path: o.Name, Folder: o.Format == graph.FormatFolder})
+	}
+	return spec, err
+}
+
 // stage puts every input where a seal can bind it, and lists the mounts, those
 // of tools included, by path.
-func (b *build) stage(n *node) ([]graph.Mount, error) {
+func (b *build) stage(n *node, place placer) ([]graph.Mount, error) {
 	mounts := slices.Clone(n.inputs.Mounts)
 	for i, in := range n.action.Inputs {
 		c := n.inputs.Files[i]
 		if c.Tree == nil {
-			m, err := b.stageFile("/"+in.Name, c, b.blob(in.File, c.Digest))
+			m, err := place("/"+in.Name, c, b.blob(in.File, c.Digest))
 			if err != nil {
 				return nil, stageError(in.File, err)
 			}
 			mounts = append(mounts, m)
 			continue
 		}
-		inside, err := b.stageTree("/"+in.Name, c.Tree)
+		inside, err := b.stageTree("/"+in.Name, c.Tree, place)
 		if err != nil {
 			return nil, stageError(in.File, err)
 		}
@@ -122,7 +137,7 @@ func stageError(f *graph.File, err error) error {
 
 // stageTree lists what a folder holds as mounts of its own: its files are in
 // the store one by one.
-func (b *build) stageTree(at string, tree *cas.Tree) ([]graph.Mount, error) {
+func (b *build) stageTree(at string, tree *cas.Tree, place placer) ([]graph.Mount, error) {
 	var out []graph.Mount
 	dir := func(p string, t *cas.Tree) error {
 		if d := t.Directory(); len(d.Files)+len(d.Directories)+len(d.Symlinks) > 0 {
@@ -141,7 +156,7 @@ func (b *build) stageTree(at string, tree *cas.Tree) ([]graph.Mount, error) {
 	err := tree.Visit(cas.Visitor{
 		Dir: func(p string, t *cas.Tree) error { return dir(at+"/"+p, t) },
 		File: func(p string, f cas.FileNode) error {
-			m, err := b.stageFile(at+"/"+p, graph.Content{Digest: f.Digest, Executable: f.Executable}, b.stored(f.Digest))
+			m, err := place(at+"/"+p, graph.Content{Digest: f.Digest, Executable: f.Executable}, b.stored(f.Digest))
 			out = append(out, m)
 			return err
 		},

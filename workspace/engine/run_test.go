@@ -312,7 +312,13 @@ action(name = "b", tool = ":sh", args = ["o=@"], srcs = [":a", ":n"], outs = ["o
 	var bad error
 	f.change = func(o *Options) {
 		with(o)
-		o.VerifySeal = func(record []byte) error { sealed++; return bad }
+		o.VerifySeal = func(_ []byte, spec sandbox.Spec) error {
+			if len(spec.Args) == 0 || len(spec.Mounts) == 0 {
+				t.Errorf("spec %+v", spec)
+			}
+			sealed++
+			return bad
+		}
 	}
 	verify := func() (faults []Fault, rep *Report) {
 		t.Helper()

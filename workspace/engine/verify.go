@@ -169,7 +169,11 @@ func (b *build) recorded(n *node) outcome {
 		}
 	}
 	if b.o.VerifySeal != nil && !n.action.Policy.Unsealed { // which has none to hold
-		if err := b.o.VerifySeal(r.Aux[auxSeal]); err != nil {
+		spec, err := b.spec(n, unplaced)
+		if err != nil {
+			return outcome{err: err, infra: true}
+		}
+		if err := b.o.VerifySeal(r.Aux[auxSeal], spec); err != nil {
 			return fault(fmt.Errorf("the seal's record: %w", err))
 		}
 	}
