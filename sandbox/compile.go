@@ -23,8 +23,9 @@ const UID = 1000
 const ProxyPort = 3128
 
 const (
-	imageFD = 5 // PID 1's program
-	firstFD = 6 // of what rows open; all below are set, all above are closed
+	imageFD   = 5 // PID 1's program
+	passingFD = 6 // where network passes descriptors out; closed then
+	firstFD   = 7 // of what rows open; all below are set, all above are closed
 )
 
 // A Plan is what one program is compiled from.
@@ -188,9 +189,9 @@ func (c *compiler) begin(p *Plan) {
 	c.layer = "session"
 	c.add("setsid")
 	c.layer = "fds"
-	for fd, name := range []string{"stdin", "stdout", "stderr", "death", "control", "image"} {
+	for fd, name := range []string{"stdin", "stdout", "stderr", "death", "control", "image", "passing"} {
 		flags := int64(0)
-		if fd == imageFD {
+		if fd >= imageFD {
 			flags = openCloexec
 		}
 		c.rows = append(c.rows, Row{Layer: c.layer, Call: "dup3", Args: []Operand{sym(name), num(int64(fd)), num(flags)}, FD: fd})
@@ -395,8 +396,9 @@ func (c *compiler) network(p *Plan) {
 			pass = append(pass, byte(fd))
 		}
 	}
-	c.add("sendmsg", num(pid1.ControlFD), descriptors(pass), num(0))
-	c.closeFrom(firstFD)
+	c.add("sendmsg", num(passingFD), descriptors(pass), num(0))
+	c.add("close_range", num(passingFD), num(1<<32-1), num(0))
+	c.fd = passingFD
 }
 
 func (c *compiler) names() {

@@ -130,7 +130,11 @@ func switchOff(p *Program, layer string) {
 
 // cloneOnly makes a child with new namespaces that ends at once.
 func (s *Sandbox) cloneOnly(flags uint64) error {
-	l, err := link(Program{Rows: []Row{{Call: "getpid", FD: -1}}}, runtime.GOARCH, bindings{})
+	t, err := layOut(Program{Rows: []Row{{Call: "getpid", FD: -1}}}, runtime.GOARCH)
+	if err != nil {
+		return err
+	}
+	l, err := t.bind(bindings{}, nil)
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,9 @@ type platform struct {
 	edit    func(*Program)
 	forgive map[string]error
 
-	mu    sync.Mutex
-	cache []*compiled // programs of the last plans
+	mu     sync.Mutex
+	cache  []*compiled // programs of the last plans
+	arenas [][]byte    // memory of linked programs, for use again
 }
 
 // Facts finds out, once, what programs are compiled from here.
@@ -103,6 +104,7 @@ func (s *Sandbox) restoreDumpable() {
 // A compiled is a program with its digest and the plan that it is of.
 type compiled struct {
 	Program
+	*template
 	digest string
 	plan   Plan
 }
@@ -125,7 +127,11 @@ func (s *Sandbox) compile(p *Plan) (*compiled, error) {
 	if s.edit != nil {
 		s.edit(&prog)
 	}
-	c := &compiled{prog, prog.Digest(), *p}
+	t, err := layOut(prog, runtime.GOARCH)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiled{prog, t, prog.Digest(), *p}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cache = append(s.cache, c)
@@ -133,6 +139,30 @@ func (s *Sandbox) compile(p *Plan) (*compiled, error) {
 		s.cache = s.cache[1:]
 	}
 	return c, nil
+}
+
+// arena gives memory for a linked program, nil if there is none to use again.
+func (s *Sandbox) arena() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.arenas)
+	if n == 0 {
+		return nil
+	}
+	a := s.arenas[n-1]
+	s.arenas = s.arenas[:n-1]
+	return a
+}
+
+// giveArena takes memory back that no child uses any more.
+func (s *Sandbox) giveArena(a []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.arenas) < 64 && len(a) <= 1<<20 {
+		s.arenas = append(s.arenas, a)
+	} else {
+		unix.Munmap(a)
+	}
 }
 
 // samePlan compares what programs are made of: not the sources of mounts.

@@ -8,8 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -58,15 +58,17 @@ type run struct {
 	program  *compiled
 	linked   *linked
 	fds      []int // to close at the end
-	control  *os.File
-	death    int // the write end: closing it ends everything
+	control  int   // PID 1's end of the talk
+	passing  int   // where descriptors come out
+	death    int   // the write end: closing it ends everything
 	pid      int
 	pidfd    int
+	mu       sync.Mutex
 	reaped   bool
 	scratch  int // descriptor of WorkDir
 	listener []int
 	group    *cgroup
-	out, err *pipe
+	out, err stream
 	egress   *egress.Server
 	layers   []Layer
 	limits   string
@@ -90,21 +92,21 @@ func (r *run) close() {
 	for _, fd := range r.fds {
 		unix.Close(fd)
 	}
-	if r.control != nil {
-		r.control.Close()
-	}
-	for _, p := range []*pipe{r.out, r.err} {
-		if p != nil {
-			p.close()
-		}
-	}
 	if r.linked != nil {
-		r.linked.free()
+		r.s.giveArena(r.linked.arena)
 	}
 	r.group.remove()
 }
 
-func (r *run) kill() { unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0) }
+// kill ends everything. Timers call it too, perhaps when the run is over: then
+// the descriptor may be another run's.
+func (r *run) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.reaped {
+		unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
+	}
+}
 
 // wait returns when PID 1 is dead, and with it every process of the namespace.
 func (r *run) wait() unix.WaitStatus {
@@ -112,7 +114,9 @@ func (r *run) wait() unix.WaitStatus {
 	for {
 		_, err := unix.Wait4(r.pid, &st, unix.WALL, nil)
 		if err != unix.EINTR {
+			r.mu.Lock()
 			r.reaped = true
+			r.mu.Unlock()
 			return st
 		}
 	}
@@ -132,7 +136,7 @@ func (r *run) start() error {
 	if err != nil {
 		return err
 	}
-	if r.linked, err = link(r.program.Program, runtime.GOARCH, r.bindings(child)); err != nil {
+	if r.linked, err = r.program.bind(r.bindings(child), r.s.arena()); err != nil {
 		return err
 	}
 	if r.group, err = r.s.cgroups.make(r.plan.Policy.Limits); err != nil {
@@ -153,11 +157,18 @@ func (r *run) start() error {
 			return err
 		}
 	}
-	if err := r.receive(); err != nil {
-		return r.rowError(err)
-	}
 	hello := make([]byte, pid1.HelloSize)
-	if _, err := io.ReadFull(r.control, hello); err != nil {
+	for n := 0; n < len(hello); {
+		m, err := retry(func() (int, error) { return unix.Read(r.control, hello[n:]) })
+		if err == nil && m == 0 {
+			err = io.EOF
+		}
+		if err != nil {
+			return r.rowError(err)
+		}
+		n += m
+	}
+	if err := r.receive(); err != nil { // it is there: it came before
 		return r.rowError(err)
 	}
 	if r.plan.Facts.Variant == VariantRoot {
@@ -198,16 +209,23 @@ func (r *run) descriptors() (child map[string]int, err error) {
 		}
 		return err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return child, err
-	}
-	unix.SetNonblock(pair[0], true)
-	r.control = os.NewFile(uintptr(pair[0]), "control")
-	tv := unix.NsecToTimeval(int64(setupTimeout))
-	unix.SetsockoptTimeval(pair[1], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
-	if err := give("control", pair[1]); err != nil {
-		return child, err
+	// Two sockets, so that one wait, for the hello, is enough: each wakes threads.
+	for _, s := range []struct {
+		name string
+		ours *int
+	}{{"control", &r.control}, {"passing", &r.passing}} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return child, err
+		}
+		*s.ours = r.keep(pair[0])
+		tv := unix.NsecToTimeval(int64(setupTimeout))
+		for _, fd := range pair {
+			unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
+		}
+		if err := give(s.name, pair[1]); err != nil {
+			return child, err
+		}
 	}
 	var death [2]int
 	if err := unix.Pipe2(death[:], unix.O_CLOEXEC); err != nil {
@@ -224,13 +242,16 @@ func (r *run) descriptors() (child map[string]int, err error) {
 	if err != nil {
 		return child, err
 	}
-	for name, at := range map[string]**pipe{"stdout": &r.out, "stderr": &r.err} {
-		p, w, err := newPipe(r.plan.Policy.Limits.Output)
-		if err != nil {
+	for _, p := range []struct {
+		name string
+		to   *stream
+	}{{"stdout", &r.out}, {"stderr", &r.err}} {
+		var fds [2]int
+		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 			return child, err
 		}
-		*at = p
-		if err := give(name, w); err != nil {
+		*p.to = stream{fd: r.keep(fds[0]), limit: r.plan.Policy.Limits.Output}
+		if err := give(p.name, fds[1]); err != nil {
 			return child, err
 		}
 	}
@@ -296,30 +317,26 @@ func (r *run) mapSlot() error {
 			return r.rowError(&SetupError{Row: -1, Layer: "user", Call: "write " + file, Err: errors.Unwrap(err)})
 		}
 	}
-	_, err := r.control.Write([]byte{'m'})
-	return err
+	if _, err := unix.Write(r.control, []byte{'m'}); err != nil {
+		return r.rowError(err)
+	}
+	return nil
 }
 
 // receive takes the descriptors that the child passes out.
 func (r *run) receive() error {
 	want := 1 + len(r.plan.ports())
-	conn, err := r.control.SyscallConn()
+	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4*want))
+	var oobn int
+	n, err := retry(func() (n int, err error) {
+		n, oobn, _, _, err = unix.Recvmsg(r.passing, b, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		return n, err
+	})
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
 	if err != nil {
 		return err
-	}
-	r.control.SetReadDeadline(time.Now().Add(setupTimeout))
-	defer r.control.SetReadDeadline(time.Time{})
-	b, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4*want))
-	var n, oobn int
-	var recvErr error
-	if err := conn.Read(func(fd uintptr) bool {
-		n, oobn, _, _, recvErr = unix.Recvmsg(int(fd), b, oob, unix.MSG_CMSG_CLOEXEC)
-		return recvErr != unix.EAGAIN && recvErr != unix.EINTR
-	}); err != nil {
-		return err
-	}
-	if recvErr != nil || n == 0 {
-		return errors.Join(recvErr, io.EOF)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(msgs) != 1 {
@@ -361,35 +378,41 @@ func (r *run) finish(ctx context.Context) (*Result, error) {
 	if err := r.serve(); err != nil {
 		return nil, err
 	}
-	if _, err := r.control.Write([]byte{pid1.Go}); err != nil {
+	if _, err := unix.Write(r.control, []byte{pid1.Go}); err != nil {
 		return nil, &SetupError{Row: -1, Layer: "reap", Call: "say go", Err: err}
 	}
-	var limits []string
-	wall := time.AfterFunc(r.plan.Policy.Limits.Wall-time.Since(r.started), r.kill)
 	stop := context.AfterFunc(ctx, r.kill)
-	msg := make([]byte, pid1.EndSize)
-	_, endErr := io.ReadFull(r.control, msg)
-	if !wall.Stop() && endErr != nil {
-		limits = append(limits, "wall")
-	}
+	late, watchErr := r.watch(r.started.Add(r.plan.Policy.Limits.Wall))
 	stop()
+	if watchErr != nil {
+		r.kill()
+	}
 	st := r.wait()
-	res := &Result{Wall: time.Since(r.started), Limits: limits}
-	res.Stdout, res.Stderr = r.out.wait(), r.err.wait()
+	if watchErr != nil {
+		return nil, fmt.Errorf("watch a sealed process: %w", watchErr)
+	}
+	msg := make([]byte, pid1.EndSize+1)
+	n, _ := retry(func() (int, error) { return unix.Read(r.control, msg) }) // all of it is there, or nothing will come
+	ended := n == pid1.EndSize
+	res := &Result{Wall: time.Since(r.started)}
+	if late && !ended {
+		res.Limits = []string{"wall"}
+	}
+	res.Stdout, res.Stderr = r.out.stream(), r.err.stream()
 	if r.egress != nil {
 		res.Egress = r.egress.Close()
 		r.egress = nil
 	}
-	if err := ctx.Err(); err != nil && endErr != nil {
+	if ctx.Err() != nil && !ended {
 		return nil, context.Cause(ctx)
 	}
 	res.Limits = append(res.Limits, r.group.hit()...)
-	switch end, err := pid1.DecodeEnd(msg); {
-	case endErr == nil && err != nil:
+	switch end, err := pid1.DecodeEnd(msg[:max(n, 0)]); {
+	case ended && err != nil:
 		return nil, &SetupError{Row: -1, Layer: "reap", Call: "read PID 1's report", Err: err}
-	case endErr == nil && end.ExecErrno != 0:
+	case ended && end.ExecErrno != 0:
 		return nil, &ExecError{Path: sealedStrings(r.spec.Args)[0], Err: unix.Errno(end.ExecErrno)}
-	case endErr == nil:
+	case ended:
 		res.Status, res.Survivors = statusOf(end.WaitStatus), int(end.Survivors)
 	case len(res.Limits) > 0:
 		res.Status = Status{Code: -1, Signal: int(unix.SIGKILL)}
@@ -507,35 +530,72 @@ func (ss sourceStats) check(l *linked) error {
 	return nil
 }
 
-// A pipe takes in what the process writes, up to a limit; it reads on beyond
+// A stream takes in what the process writes, up to a limit; it reads on beyond
 // it, so that a loud process isn't stopped by a full pipe but by its own end.
-type pipe struct {
-	file *os.File
-	done chan struct{}
-	buf  bytes.Buffer
-	n    int64
+type stream struct {
+	fd    int
+	limit int64
+	buf   bytes.Buffer
+	n     int64
 }
 
-func newPipe(limit int64) (p *pipe, write int, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, -1, err
+func (s *stream) take(b []byte) {
+	s.n += int64(len(b))
+	if room := s.limit - int64(s.buf.Len()); room > 0 {
+		s.buf.Write(b[:min(int64(len(b)), room)])
 	}
-	unix.SetNonblock(fds[0], true)
-	p = &pipe{file: os.NewFile(uintptr(fds[0]), "pipe"), done: make(chan struct{})}
-	go func() {
-		defer close(p.done)
-		n, _ := io.Copy(&p.buf, io.LimitReader(p.file, limit))
-		more, _ := io.Copy(io.Discard, p.file)
-		p.n = n + more
-	}()
-	return p, fds[1], nil
 }
 
-// wait returns when all writers are gone, which is when the namespace is dead.
-func (p *pipe) wait() Stream {
-	<-p.done
-	return Stream{Data: p.buf.Bytes(), Total: p.n}
+func (s *stream) stream() Stream { return Stream{Data: s.buf.Bytes(), Total: s.n} }
+
+// buffers are for reading streams.
+var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// watch reads the process's streams until both have ended, which is when all of
+// the namespace is dead: one thread in one poll, and no goroutine for each. At
+// the deadline it ends the process itself.
+func (r *run) watch(deadline time.Time) (late bool, err error) {
+	b := buffers.Get().(*[64 << 10]byte)
+	defer buffers.Put(b)
+	streams := []*stream{&r.out, &r.err}
+	fds := []unix.PollFd{{Fd: int32(r.out.fd), Events: unix.POLLIN}, {Fd: int32(r.err.fd), Events: unix.POLLIN}}
+	for open := len(fds); open > 0; {
+		timeout := -1
+		if !late {
+			if timeout = int(time.Until(deadline).Milliseconds()) + 1; timeout <= 0 {
+				late = true
+				r.kill()
+				continue
+			}
+		}
+		if _, err := unix.Poll(fds, timeout); err != nil && err != unix.EINTR {
+			return late, err
+		}
+		for i := range fds {
+			if fds[i].Fd < 0 || fds[i].Revents == 0 {
+				continue
+			}
+			n, err := retry(func() (int, error) { return unix.Read(int(fds[i].Fd), b[:]) })
+			switch {
+			case err != nil:
+				return late, err
+			case n == 0:
+				fds[i].Fd = -1 // poll skips it
+				open--
+			default:
+				streams[i].take(b[:n])
+			}
+		}
+	}
+	return late, nil
 }
 
-func (p *pipe) close() { p.file.Close() }
+// retry repeats a call that a signal interrupted.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
