@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -27,10 +28,15 @@ type cgroups struct {
 	memory string // v1: folder of our own group in the memory tree, "" if it can't be used
 	pids   string
 	v2     string // our group in the v2 tree, if it has both controllers for children
-	next   *atomic.Int64
+
+	mu     *sync.Mutex
+	groups map[int]*cgroup // by slot
+	serial int64           // tells the Sandboxes of one process apart
 }
 
-func (c cgroups) mode() string {
+var sandboxes atomic.Int64
+
+func (c *cgroups) mode() string {
 	switch {
 	case c.v2 != "":
 		return "v2"
@@ -40,13 +46,13 @@ func (c cgroups) mode() string {
 	return "none"
 }
 
-// groupPrefix begins the names of our groups: PREFIX PID - N. What a killed
+// groupPrefix begins the names of our groups: PREFIX PID - SERIAL - SLOT. What a killed
 // harness leaves is found by it.
 const groupPrefix = "eval-"
 
 // findCgroups reads where we are and tries what we may do there, by doing.
 func findCgroups() (cgroups, error) {
-	c := cgroups{next: new(atomic.Int64)}
+	c := cgroups{mu: new(sync.Mutex), groups: map[int]*cgroup{}, serial: sandboxes.Add(1)}
 	mounts, err := cgroupMounts()
 	if err != nil {
 		return c, err
@@ -123,7 +129,7 @@ func cgroupMounts() (map[string]string, error) {
 
 // usable makes a group below dir and removes it again. On the way it sweeps
 // what killed harnesses left.
-func (c cgroups) usable(dir, file string) bool {
+func (c *cgroups) usable(dir, file string) bool {
 	sweepGroups(dir)
 	probe := filepath.Join(dir, c.name("probe"))
 	if os.Mkdir(probe, 0o755) != nil {
@@ -133,8 +139,8 @@ func (c cgroups) usable(dir, file string) bool {
 	return os.Remove(probe) == nil && err == nil
 }
 
-func (c cgroups) name(what string) string {
-	return fmt.Sprintf("%s%d-%s", groupPrefix, os.Getpid(), what)
+func (c *cgroups) name(what string) string {
+	return fmt.Sprintf("%s%d-%d-%s", groupPrefix, os.Getpid(), c.serial, what)
 }
 
 // sweepGroups ends and removes the groups of harnesses that are no more.
@@ -163,56 +169,101 @@ func removeGroup(dir string) {
 	}
 }
 
-// A cgroup is where one run is counted; nil counts nothing.
+// A cgroup is where the runs of one slot are counted, one after the other; nil
+// counts nothing. It stays between runs: making and removing it, and opening
+// its files, would cost as much as all namespaces but the network's.
 type cgroup struct {
-	memory, pids string // folders; equal for v2
-	v2           bool
+	dirs   []string // memory and pids; one of v2
+	limits graph.Limits
+	procs  []*os.File // cgroup.procs of each
+	events []event
 }
 
-// make makes a group with limits.
-func (c cgroups) make(l graph.Limits) (*cgroup, error) {
+// An event is a counter of times that a limit was run into.
+type event struct {
+	limit, counter string
+	file           *os.File
+	seen           int64
+}
+
+// of gives the group of a slot, with limits.
+func (c *cgroups) of(slot int, l graph.Limits) (*cgroup, error) {
 	if c.mode() == "none" {
 		return nil, nil
 	}
-	name := c.name(strconv.FormatInt(c.next.Add(1), 10))
-	g := &cgroup{memory: filepath.Join(c.memory, name), pids: filepath.Join(c.pids, name)}
-	files := [][2]string{
-		{g.memory + "/memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10)},
-		{g.pids + "/pids.max", strconv.FormatInt(l.Processes+1, 10)},
-	}
-	dirs := []string{g.memory, g.pids}
-	if c.v2 != "" {
-		g = &cgroup{memory: filepath.Join(c.v2, name), v2: true}
-		g.pids = g.memory
-		dirs = dirs[:1]
-		dirs[0] = g.memory
-		files = [][2]string{
-			{g.memory + "/memory.max", strconv.FormatInt(l.Memory, 10)},
-			{g.memory + "/memory.oom.group", "1"},
-			{g.pids + "/pids.max", strconv.FormatInt(l.Processes+1, 10)},
-		}
-	}
-	for _, d := range dirs {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			g.remove()
+	c.mu.Lock()
+	g := c.groups[slot]
+	c.mu.Unlock()
+	if g == nil {
+		var err error
+		if g, err = c.make(slot); err != nil {
 			return nil, err
 		}
+		c.mu.Lock()
+		c.groups[slot] = g
+		c.mu.Unlock()
 	}
-	for _, f := range files {
-		if err := writeFile(f[0], f[1]); err != nil {
-			g.remove()
-			return nil, err
-		}
-	}
-	// Swap would let a process go on beyond its limit; a kernel without swap
-	// accounting has no such file.
-	for _, f := range [][2]string{{"memory.memsw.limit_in_bytes", strconv.FormatInt(l.Memory, 10)}, {"memory.swap.max", "0"}} {
-		if err := writeFile(filepath.Join(g.memory, f[0]), f[1]); err != nil && !errors.Is(err, os.ErrNotExist) {
-			g.remove()
+	if g.limits != l {
+		if err := g.set(l, c.v2 != ""); err != nil {
 			return nil, err
 		}
 	}
 	return g, nil
+}
+
+func (c *cgroups) make(slot int) (*cgroup, error) {
+	name := c.name(strconv.Itoa(slot))
+	g := &cgroup{dirs: []string{filepath.Join(c.memory, name), filepath.Join(c.pids, name)}}
+	g.events = []event{{limit: "memory", counter: "oom_kill"}, {limit: "processes", counter: "max"}}
+	files := []string{g.dirs[0] + "/memory.oom_control", g.dirs[1] + "/pids.events"}
+	if c.v2 != "" {
+		dir := filepath.Join(c.v2, name)
+		g.dirs, files = []string{dir}, []string{dir + "/memory.events", dir + "/pids.events"}
+	}
+	var err error
+	for _, d := range g.dirs {
+		if err = os.Mkdir(d, 0o755); err != nil {
+			break
+		}
+		var f *os.File
+		if f, err = os.OpenFile(d+"/cgroup.procs", os.O_WRONLY, 0); err != nil {
+			break
+		}
+		g.procs = append(g.procs, f)
+	}
+	for i := range g.events {
+		if err == nil {
+			g.events[i].file, err = os.Open(files[i])
+		}
+	}
+	if err != nil {
+		g.remove()
+		return nil, err
+	}
+	return g, nil
+}
+
+// set writes limits.
+func (g *cgroup) set(l graph.Limits, v2 bool) error {
+	memory, processes := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.Processes+1, 10) // and PID 1
+	dir := g.dirs[0]
+	files := [][2]string{{g.dirs[len(g.dirs)-1] + "/pids.max", processes}}
+	// Swap would let a process go on beyond its limit; a kernel that doesn't
+	// count it has no such file.
+	if v2 {
+		files = append(files, [][2]string{{dir + "/memory.max", memory}, {dir + "/memory.oom.group", "1"}, {dir + "/memory.swap.max", "0"}}...)
+	} else {
+		// The sum of memory and swap may never be less than memory alone: up, it
+		// is first, and down, last.
+		files = append(files, [][2]string{{dir + "/memory.memsw.limit_in_bytes", "-1"}, {dir + "/memory.limit_in_bytes", memory}, {dir + "/memory.memsw.limit_in_bytes", memory}}...)
+	}
+	for _, f := range files {
+		if err := writeFile(f[0], f[1]); err != nil && !(errors.Is(err, os.ErrNotExist) && strings.Contains(f[0], "sw")) {
+			return err
+		}
+	}
+	g.limits = l
+	return nil
 }
 
 // writeFile writes to a file that is there, in one call.
@@ -232,45 +283,58 @@ func (g *cgroup) join(pid int) error {
 	if g == nil {
 		return nil
 	}
-	if err := writeFile(g.memory+"/cgroup.procs", strconv.Itoa(pid)); err != nil || g.v2 {
-		return err
+	for _, f := range g.procs {
+		if _, err := f.WriteString(strconv.Itoa(pid)); err != nil {
+			return err
+		}
 	}
-	return writeFile(g.pids+"/cgroup.procs", strconv.Itoa(pid))
+	return nil
 }
 
-// hit lists the limits that were run into.
+// hit lists the limits that were run into since it was asked last.
 func (g *cgroup) hit() []string {
 	if g == nil {
 		return nil
 	}
 	var out []string
-	if g.v2 && counter(g.memory+"/memory.events", "oom_kill") > 0 || !g.v2 && counter(g.memory+"/memory.oom_control", "oom_kill") > 0 {
-		out = append(out, "memory")
-	}
-	if counter(g.pids+"/pids.events", "max") > 0 {
-		out = append(out, "processes")
+	for i := range g.events {
+		e := &g.events[i]
+		b := make([]byte, 512)
+		n, _ := e.file.ReadAt(b, 0)
+		for line := range bytes.Lines(b[:n]) {
+			f := strings.Fields(string(line))
+			if len(f) != 2 || f[0] != e.counter {
+				continue
+			}
+			if v, _ := strconv.ParseInt(f[1], 10, 64); v != e.seen {
+				e.seen = v
+				out = append(out, e.limit)
+			}
+		}
 	}
 	return out
 }
 
-// counter reads a line NAME N.
-func counter(file, name string) int64 {
-	b, _ := os.ReadFile(file)
-	for line := range bytes.Lines(b) {
-		if f := strings.Fields(string(line)); len(f) == 2 && f[0] == name {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			return n
+func (g *cgroup) remove() {
+	for _, f := range g.procs {
+		f.Close()
+	}
+	for _, e := range g.events {
+		if e.file != nil {
+			e.file.Close()
 		}
 	}
-	return 0
+	for _, d := range g.dirs {
+		removeGroup(d)
+	}
 }
 
-func (g *cgroup) remove() {
-	if g == nil {
-		return
-	}
-	removeGroup(g.memory)
-	if !g.v2 {
-		removeGroup(g.pids)
+// close removes all groups.
+func (c *cgroups) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for slot, g := range c.groups {
+		g.remove()
+		delete(c.groups, slot)
 	}
 }

@@ -111,7 +111,7 @@ func (s *Sandbox) probeOnce(without map[string]error) (*run, error) {
 	t.forgive = without
 	spec := &Spec{Args: []string{"/none"}, Policy: graph.Policy{Limits: graph.DefaultLimits}, Listener: true}
 	r := &run{s: t, spec: spec, plan: Plan{Policy: spec.Policy, Listener: true, Facts: facts}}
-	defer unix.Close(t.image)
+	defer t.Close()
 	defer r.close()
 	return r, r.start()
 }

@@ -20,6 +20,7 @@ type platform struct {
 	once     sync.Once
 	facts    Facts
 	factsErr error
+	found    bool // the fields below are set
 	image    int  // a file in memory with PID 1's program
 	dumpable bool // the harness was, before any child changed it
 	own      namespaces
@@ -68,7 +69,20 @@ func (s *Sandbox) find() error {
 	if s.image, err = memoryFile("eval-init", image); err != nil {
 		return &UnavailableError{Layer: "reap", Err: err}
 	}
+	s.found = true
 	return nil
+}
+
+// Close removes what a Sandbox keeps between runs. Nothing may run any more.
+func (s *Sandbox) Close() {
+	if s.found {
+		s.cgroups.close()
+		unix.Close(s.image)
+	}
+	for _, a := range s.arenas {
+		unix.Munmap(a)
+	}
+	s.arenas = nil
 }
 
 // memoryFile is a file in memory that nobody can change.

@@ -19,6 +19,9 @@ const sandboxExec = "/usr/bin/sandbox-exec"
 // platform is what a Sandbox keeps on macOS: nothing.
 type platform struct{}
 
+// Close removes what a Sandbox keeps between runs: here nothing.
+func (s *Sandbox) Close() {}
+
 // Run runs one process under a seatbelt profile. It was never run on a Mac.
 func (s *Sandbox) Run(ctx context.Context, spec Spec) (*Result, error) {
 	if spec.Policy.Unsealed {

@@ -95,7 +95,6 @@ func (r *run) close() {
 	if r.linked != nil {
 		r.s.giveArena(r.linked.arena)
 	}
-	r.group.remove()
 }
 
 // kill ends everything. Timers call it too, perhaps when the run is over: then
@@ -139,7 +138,7 @@ func (r *run) start() error {
 	if r.linked, err = r.program.bind(r.bindings(child), r.s.arena()); err != nil {
 		return err
 	}
-	if r.group, err = r.s.cgroups.make(r.plan.Policy.Limits); err != nil {
+	if r.group, err = r.s.cgroups.of(r.slot, r.plan.Policy.Limits); err != nil {
 		return &SetupError{Row: -1, Layer: "limits", Call: "make a cgroup", Err: err}
 	}
 	r.started = time.Now()

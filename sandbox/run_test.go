@@ -54,6 +54,7 @@ func newSandbox(t testing.TB, o sandbox.Options) *sandbox.Sandbox {
 		o.Put = func(r io.Reader) (cas.Digest, error) { return cas.BLAKE3.SumReader(r) }
 	}
 	s := sandbox.New(o)
+	t.Cleanup(s.Close)
 	for _, f := range s.Probe() {
 		if !f.Live {
 			msg := fmt.Sprintf("the seal's layer %s is missing here: %s", f.Layer, f.State)
@@ -190,11 +191,21 @@ func TestLimits(t *testing.T) {
 			[]string{"scratch"}, func(r *sandbox.Result) bool { return r.Status.Code == 0 },
 		},
 		{
+			// Where there is a cgroup the kernel kills it, elsewhere it gets no more.
+			"memory", `head -c 300000000 /dev/zero | tail -c 299999999 > /dev/null`, func(l *graph.Limits) { l.Memory = 64 << 20 },
+			nil, func(r *sandbox.Result) bool {
+				if r.Record.Facts.Cgroup != "none" {
+					return slices.Equal(r.Limits, []string{"memory"})
+				}
+				return r.Status.Code == 1 && strings.Contains(string(r.Stderr.Data), "memory exhausted")
+			},
+		},
+		{
 			"processes", `i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done; wait`, func(l *graph.Limits) { l.Processes = 20; l.Wall = 10 * time.Second },
 			nil, func(r *sandbox.Result) bool { return strings.Contains(strings.ToLower(string(r.Stderr.Data)), "fork") },
 		},
 	} {
-		spec := script(t, tt.code, "/bin/sleep", "/usr/bin/head")
+		spec := script(t, tt.code, "/bin/sleep", "/usr/bin/head", "/usr/bin/tail")
 		tt.edit(&spec.Policy.Limits)
 		res := mustRun(t, s, spec)
 		if tt.hit != nil && !slices.Equal(res.Limits, tt.hit) || !tt.check(res) {

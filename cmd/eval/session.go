@@ -34,6 +34,8 @@ type session struct {
 	state  string // folder of this workspace's state in the cache root
 	loader *starlark.Loader
 	tools  tools
+	// sandbox runs processes; nil until an engine is made.
+	sandbox *sandbox.Sandbox
 }
 
 // withSession opens the workspace for a verb and closes it after.
@@ -121,6 +123,9 @@ func (s *session) close() {
 	if err := s.tools.Save(); err != nil {
 		fmt.Fprintf(os.Stderr, "eval: warning: %v\n", err)
 	}
+	if s.sandbox != nil {
+		s.sandbox.Close()
+	}
 	s.ws.Close()
 }
 
@@ -131,9 +136,12 @@ func (tools) Merge(lists ...[]graph.Mount) ([]graph.Mount, error) { return hostt
 
 // newRunner makes what runs processes.
 func (s *session) newRunner() engine.Runner {
-	return sandbox.New(sandbox.Options{
-		Put: func(r io.Reader) (cas.Digest, error) { return s.store.PutReader(cas.Pure, r) },
-	})
+	if s.sandbox == nil {
+		s.sandbox = sandbox.New(sandbox.Options{
+			Put: func(r io.Reader) (cas.Digest, error) { return s.store.PutReader(cas.Pure, r) },
+		})
+	}
+	return s.sandbox
 }
 
 // targets loads and analyses what the arguments select; without arguments,
