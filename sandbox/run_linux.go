@@ -38,6 +38,20 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	for attempt := 1; ; attempt++ {
+		res, err := s.runOnce(ctx, spec, facts)
+		// Somebody else's child, cloned while the store wrote the program, may
+		// hold it open for writing until it has closed what it doesn't need.
+		// Nothing of the target ran.
+		if attempt < 5 && errors.Is(err, unix.ETXTBSY) {
+			time.Sleep(time.Duration(attempt) * 5 * time.Millisecond)
+			continue
+		}
+		return res, err
+	}
+}
+
+func (s *Sandbox) runOnce(ctx context.Context, spec Spec, facts Facts) (*Result, error) {
 	r := &run{s: s, spec: &spec, plan: Plan{spec.Policy, spec.Mounts, outputFolders(spec.Outputs), spec.Listener, facts}}
 	r.slot = s.slots.take()
 	defer s.slots.give(r.slot)

@@ -18,7 +18,7 @@ import (
 )
 
 func showCommand() *cli.Command {
-	return verb("show", "a scorecard, or one rep: outcome, commands, reply", "TARGET [REP]", append(slices.Clone(loadFlags), flagJobs),
+	return verb("show", "a scorecard; one rep: outcome, commands, reply; or how a process ended and its seal", "TARGET [REP]", append(slices.Clone(loadFlags), flagJobs),
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runShow) })
 }
 
@@ -29,6 +29,9 @@ func runShow(ctx context.Context, s *session) error {
 	t, err := s.one(ctx, s.args[0])
 	if err != nil {
 		return err
+	}
+	if t.Result.Scorecard == nil && len(s.args) == 1 && hasProcess(t) {
+		return s.showProcesses(ctx, t)
 	}
 	if t.Result.Scorecard == nil {
 		return usageErrorf("%s has no scorecard", t.Label)

@@ -62,6 +62,18 @@ request_max_retries = 0
 stream_max_retries = 0
 `
 
+// codexQuiet switches off what asks for other hosts. Where these can't be
+// asked for at all, as in a seal without a proxy, analytics alone make codex
+// wait for five seconds at its end.
+const codexQuiet = `
+[analytics]
+enabled = false
+
+[features]
+apps = false
+plugins = false
+`
+
 // codex is installed without its launcher: a static binary.
 func codex(t testing.TB) cli {
 	arch := map[string][2]string{"amd64": {"x64", "x86_64"}, "arm64": {"arm64", "aarch64"}}[runtime.GOARCH]
@@ -76,8 +88,14 @@ func codex(t testing.TB) cli {
 		// Its own sandbox can't be had in ours, and needn't be.
 		wrapper: `mkdir "$HOME/.codex" && cp /in/config.toml "$HOME/.codex/" && exec ` + bin +
 			` exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -`,
-		config: map[string]string{"/in/config.toml": codexConfig},
-		env:    []string{"SCRIPTED_KEY=dummy"},
+		env: []string{"SCRIPTED_KEY=dummy"},
+		config: func(quiet bool) map[string]string {
+			config := codexConfig
+			if quiet {
+				config += codexQuiet
+			}
+			return map[string]string{"/in/config.toml": config}
+		},
 	}
 }
 

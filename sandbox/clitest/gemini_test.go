@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,7 +50,10 @@ var generate = protocol{
 
 // geminiSettings say how it signs in. With a base URL in the environment and no
 // settings it chooses "gateway", and then refuses what it chose (exit 41).
-const geminiSettings = `{"security": {"auth": {"selectedType": "gemini-api-key"}}}`
+const geminiSettings = `{
+	"security": {"auth": {"selectedType": "gemini-api-key"}},
+	"privacy": {"usageStatisticsEnabled": %t}
+}`
 
 func gemini(t testing.TB) cli {
 	bundle := installed(t, "@google/gemini-cli")
@@ -62,7 +66,9 @@ func gemini(t testing.TB) cli {
 		data:     []string{bundle},
 		wrapper: `mkdir "$HOME/.gemini" && cp /in/settings.json "$HOME/.gemini/" && exec ` + node(t) + " " + bundle + `/bundle/gemini.js` +
 			` --output-format stream-json --model gemini-3.1-pro-preview --approval-mode yolo --skip-trust`,
-		config: map[string]string{"/in/settings.json": geminiSettings},
+		config: func(quiet bool) map[string]string {
+			return map[string]string{"/in/settings.json": fmt.Sprintf(geminiSettings, !quiet)}
+		},
 		env: []string{
 			"GEMINI_API_KEY=dummy",
 			"GEMINI_CLI_NO_RELAUNCH=true", // otherwise it starts itself again, for a larger heap

@@ -29,11 +29,13 @@ type cli struct {
 	endpoint string // METHOD PATH of its requests for a turn
 	programs []string
 	data     []string
-	wrapper  string            // sh code; the prompt is its stdin
-	config   map[string]string // content by path inside
-	env      []string
-	strays   []string // hosts that it asks for unless it is told not to, sorted
+	wrapper  string   // sh code; the prompt is its stdin
+	env      []string // sorted
+	strays   []string // hosts that it asks for unless it is quiet
 
+	// config is files by their path inside, for a CLI as it is or for a quiet
+	// one, which keeps to the model.
+	config func(quiet bool) map[string]string
 	// said reads from its stdout what the model said, and whether the session
 	// came to its end.
 	said func(stdout []byte) (text string, done bool)
@@ -124,9 +126,8 @@ type session struct {
 	files map[string]string // content of outputs by path
 }
 
-// run runs one session under the seal: the forward leads to the model, and
-// network is what may be reached through the proxy.
-func (c cli) run(t testing.TB, m *model, prompt string, network []graph.Endpoint, script string) session {
+// run runs one session under the seal, with some files.
+func (c cli) run(t testing.TB, m *model, prompt string, files map[string]string) session {
 	t.Helper()
 	var mu sync.Mutex
 	blobs := map[cas.Digest]string{}
@@ -153,15 +154,14 @@ func (c cli) run(t testing.TB, m *model, prompt string, network []graph.Endpoint
 			unavailable(t, "the seal's layer %s is missing here: %s", f.Layer, f.State)
 		}
 	}
-	limits := graph.DefaultLimits
-	files := map[string]string{"/in/attempts.sh": script}
-	for name, content := range c.config {
-		files[name] = content
-	}
 	res, err := s.Run(t.Context(), sandbox.Spec{
-		Args:    []string{"/bin/sh", "-c", c.wrapper},
-		Env:     c.env,
-		Policy:  graph.Policy{Limits: limits, Network: network, Forward: []graph.Forward{{Port: 8080, Target: target}}},
+		Args: []string{"/bin/sh", "-c", c.wrapper},
+		Env:  c.env,
+		Policy: graph.Policy{
+			Network: allowed,
+			Forward: []graph.Forward{{Port: 8080, Target: target}},
+			Limits:  graph.DefaultLimits,
+		},
 		Mounts:  c.mounts(t, files),
 		Stdin:   strings.NewReader(prompt),
 		Outputs: []collect.Output{{Path: "made.txt"}},

@@ -3,6 +3,7 @@
 package clitest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,22 +11,26 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
-// sessions runs a CLI twice: one that only talks, with no network at all, and
-// one that has a command run. The second has a host that it may reach, as most
-// agents do, so that the proxy's variables are set and what the CLI asks for
-// unasked is seen; it never asks for that host.
+// allowed is what the sessions may reach besides the model, as most agents may
+// reach something: so the proxy's variables are set inside, and what a CLI asks
+// for is seen and refused instead of lost. Nobody asks for this one.
+var allowed = []graph.Endpoint{{Host: "allowed.test", Ports: []uint16{443}}}
+
+// sessions runs a CLI twice: once told to keep to itself, when it only talks,
+// and once as it is, when it has a command run.
 func sessions(t *testing.T, c cli) {
 	t.Run("turn", func(t *testing.T) {
 		const said = "Four, by the usual rules."
 		m := newModel(t, c.protocol, turn{say: said})
-		s := c.run(t, m, "What is two and two?", nil, "")
-		c.check(t, m, s, said)
+		s := c.run(t, m, "What is two and two?", c.config(true))
+		c.check(t, m, s, said, nil)
 		if !strings.Contains(string(m.bodies[0]), "What is two and two?") {
 			t.Errorf("the prompt isn't in the request: %.3000s", m.bodies[0])
 		}
@@ -38,17 +43,18 @@ func sessions(t *testing.T, c cli) {
 		m := newModel(t, c.protocol, turn{run: command}, turn{say: said})
 		attempts := newAttempts(t, m)
 		control(t, attempts)
-		allowed := []graph.Endpoint{{Host: "allowed.test", Ports: []uint16{443}}}
-		s := c.run(t, m, "Make a file.", allowed, script(attempts))
-		c.check(t, m, s, said)
+		files := c.config(false)
+		files["/in/attempts.sh"] = script(attempts)
+		s := c.run(t, m, "Make a file.", files)
+		c.check(t, m, s, said, append([]string{"elsewhere.test"}, c.strays...))
 		if s.files["made.txt"] != "made\n" {
 			t.Errorf("made %q", s.files)
 		}
-		printed := c.protocol.result(m.bodies[1])
 		want := []string{"the model is reached", "HTTP/1.1 403 ", "home is /scratch/home"}
 		for _, a := range attempts {
 			want = append(want, "denied: "+a.at)
 		}
+		printed := c.protocol.result(m.bodies[1])
 		for _, want := range want {
 			if !strings.Contains(printed, want) {
 				t.Errorf("%q is not in what the command printed:\n%s", want, printed)
@@ -69,9 +75,10 @@ bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; printf "CONNECT elsewhere.test:443 HTT
 echo home is $HOME
 bash /in/attempts.sh`
 
-// check wants a session that came to its end, said so, and reached nothing but
-// the model.
-func (c cli) check(t *testing.T, m *model, s session, said string) {
+// check wants a session that came to its end, said so, reached nothing but the
+// model, and asked for no other hosts than expected. Which of these it gets to
+// before it ends is a matter of time.
+func (c cli) check(t *testing.T, m *model, s session, said string, expected []string) {
 	t.Helper()
 	t.Logf("%v after %v, limits %q, %d survivors", s.Status, s.Wall.Round(1e6), s.Limits, s.Survivors)
 	got, done := c.said(s.Stdout.Data)
@@ -95,13 +102,10 @@ func (c cli) check(t *testing.T, m *model, s session, said string) {
 		t.Errorf("nothing came through the forward: %+v", s.Egress)
 	}
 	slices.Sort(refused)
-	t.Logf("refused %q", slices.Compact(refused))
-	for _, e := range s.Egress {
-		t.Logf("%+v", e)
-	}
+	t.Logf("refused: %q", refused)
 	for _, host := range refused {
-		if _, known := slices.BinarySearch(c.strays, host); !known && host != "elsewhere.test" {
-			t.Errorf("it asked for %s, which nobody knew of: is it off by a setting?", host)
+		if !slices.Contains(expected, host) {
+			t.Errorf("it asked for %s; expected are no others than %q", host, expected)
 		}
 	}
 }
@@ -157,4 +161,60 @@ func control(t *testing.T, list []attempt) {
 	if err != nil || strings.Count(string(out), "reached: ") != len(list) {
 		t.Fatalf("outside the seal: %v\n%s", err, out)
 	}
+}
+
+// TestOrdinaryUser has the tests run once more by a user who isn't root: the
+// seal is put up in another way, and limits may be those of each process only.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("all tests run as an ordinary user already")
+	}
+	if dir := private(t, "."); dir != "" {
+		t.Skip("the repository lies in a folder that others can't enter: " + dir) // nobody's defect
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// go test's own folder can't be read by others.
+	dir, err := os.MkdirTemp("", "clitest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cmd := exec.Command(filepath.Join(dir, "clitest.test"), "-test.v", "-test.run=^(TestCodex|TestGemini)$")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(cmd.Path, program, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skip("see above")
+	}
+}
+
+// private gives a folder on the way to name that others can't enter, or "".
+func private(t *testing.T, name string) string {
+	t.Helper()
+	dir, err := filepath.Abs(name)
+	for ; err == nil; dir = filepath.Dir(dir) {
+		var info os.FileInfo
+		if info, err = os.Stat(dir); err == nil && info.Mode()&0o001 == 0 {
+			return dir
+		}
+		if dir == "/" {
+			return ""
+		}
+	}
+	t.Fatal(err)
+	return ""
 }

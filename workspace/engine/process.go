@@ -16,6 +16,7 @@ import (
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/sandbox/collect"
+	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -175,23 +176,31 @@ func (b *build) stored(d cas.Digest) starlark.Blob {
 
 // The names of what a run's result has beside its outputs.
 const (
-	auxSeal = "seal" // the seal's record
-	auxRun  = "run"  // facts, see runFacts
+	AuxSeal = "seal" // the seal's record: sandbox.DecodeRecord
+	AuxRun  = "run"  // JSON of RunFacts
 )
 
-// runFacts are what is kept of how a process ended. No time is among them: a
-// result says what, not when.
-type runFacts struct {
-	Egress    any      `json:"egress"`
-	Limits    []string `json:"limits"`
-	Rejected  []fact   `json:"rejected"`
-	Status    any      `json:"status"`
-	Stderr    int64    `json:"stderr_bytes"`
-	Stdout    int64    `json:"stdout_bytes"`
-	Survivors int      `json:"survivors"`
+// RunFacts are what is kept of how a process ended. No time is among them: a
+// result says what, not when. The fields are in the order of their keys, which
+// is that of canonical JSON.
+type RunFacts struct {
+	Egress    []egress.Attempt `json:"egress"`
+	Limits    []string         `json:"limits"`
+	Rejected  []Rejected       `json:"rejected"`
+	Status    RunStatus        `json:"status"`
+	Stderr    int64            `json:"stderr_bytes"`
+	Stdout    int64            `json:"stdout_bytes"`
+	Survivors int              `json:"survivors"`
 }
 
-type fact struct {
+// A RunStatus is how a process ended: an exit code, or a signal.
+type RunStatus struct {
+	Code   int `json:"code"`
+	Signal int `json:"signal"`
+}
+
+// A Rejected is an output that was not taken.
+type Rejected struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
 }
@@ -213,19 +222,16 @@ func (b *build) takeResult(a *graph.Action, res *sandbox.Result) (cas.Result, er
 	if err != nil {
 		return r, &storeError{err}
 	}
-	facts := runFacts{
-		Egress: res.Egress, Limits: append([]string{}, res.Limits...), Rejected: []fact{},
-		Status: map[string]int{"code": res.Status.Code, "signal": res.Status.Signal},
+	facts := RunFacts{
+		Egress: append([]egress.Attempt{}, res.Egress...), Limits: append([]string{}, res.Limits...), Rejected: []Rejected{},
+		Status: RunStatus{res.Status.Code, res.Status.Signal},
 		Stdout: res.Stdout.Total, Stderr: res.Stderr.Total, Survivors: res.Survivors,
 	}
 	for _, x := range res.Rejected {
-		facts.Rejected = append(facts.Rejected, fact{strings.ToValidUTF8(x.Path, "\ufffd"), x.Reason})
+		facts.Rejected = append(facts.Rejected, Rejected{strings.ToValidUTF8(x.Path, "\ufffd"), x.Reason})
 	}
-	if len(res.Egress) == 0 {
-		facts.Egress = []int{}
-	}
-	run, err := json.Marshal(facts) // fields and keys in order of their names
-	r.Aux = map[string][]byte{auxSeal: res.Record.Encode(), auxRun: run}
+	run, err := json.Marshal(facts)
+	r.Aux = map[string][]byte{AuxSeal: res.Record.Encode(), AuxRun: run}
 	return r, err
 }
 

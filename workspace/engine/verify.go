@@ -173,7 +173,7 @@ func (b *build) recorded(n *node) outcome {
 		if err != nil {
 			return outcome{err: err, infra: true}
 		}
-		if err := b.o.VerifySeal(r.Aux[auxSeal], spec); err != nil {
+		if err := b.o.VerifySeal(r.Aux[AuxSeal], spec); err != nil {
 			return fault(fmt.Errorf("the seal's record: %w", err))
 		}
 	}
