@@ -24,6 +24,7 @@ type Record struct {
 	Schema      int      `json:"schema"`
 	Tier        string   `json:"tier"` // full, or none: unsealed
 	SealVersion int      `json:"seal_version"`
+	Compiler    int      `json:"compiler"` // version of what made the program of the policy
 	Policy      Policy   `json:"policy"`
 	PolicyHash  string   `json:"policy_digest"`
 	Mounts      []Mount  `json:"mounts"`
@@ -40,6 +41,12 @@ type Record struct {
 
 // recordSchema is the version of Record's form.
 const recordSchema = 1
+
+// CompilerVersion is raised whenever Compile makes another program of the same
+// plan: the golden programs tell. It is in records and not in keys, other than
+// graph.SealVersion, so that a fix doesn't orphan what was paid for; a record of
+// another version can't be verified, which is said, and is no fault.
+const CompilerVersion = 1
 
 // A Policy is a graph.Policy as records write it.
 type Policy struct {
@@ -199,7 +206,7 @@ func DecodeRecord(b []byte) (Record, error) {
 
 // ErrUnverifiable is of a record of a seal version that this program doesn't
 // compile any more, or doesn't yet.
-var ErrUnverifiable = errors.New("this version of eval does not compile that seal version")
+var ErrUnverifiable = errors.New("this version of eval does not compile such a seal")
 
 // Proves says what a verified record means, for people.
 const Proves = "this proves that it follows from the recorded policy, mounts and facts, and each layer is recorded as live; " +
@@ -215,8 +222,8 @@ func (r Record) Verify() error {
 
 func (r Record) verify() error {
 	switch {
-	case r.Schema != recordSchema || r.SealVersion != graph.SealVersion:
-		return fmt.Errorf("schema %d, seal version %d: %w", r.Schema, r.SealVersion, ErrUnverifiable)
+	case r.Schema != recordSchema || r.SealVersion != graph.SealVersion || r.Compiler != CompilerVersion:
+		return fmt.Errorf("schema %d, seal version %d, compiler %d: %w", r.Schema, r.SealVersion, r.Compiler, ErrUnverifiable)
 	case r.Tier != "full" && r.Tier != TierSeatbelt:
 		return fmt.Errorf("tier %q is no seal", r.Tier)
 	case r.Policy.digest() != r.PolicyHash:

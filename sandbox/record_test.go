@@ -19,7 +19,7 @@ func someRecord(t *testing.T) Record {
 	}
 	pol := policyRecord(p.Policy)
 	r := Record{
-		Schema: recordSchema, Tier: "full", SealVersion: graph.SealVersion, Policy: pol, PolicyHash: pol.digest(),
+		Schema: recordSchema, Tier: "full", SealVersion: graph.SealVersion, Compiler: CompilerVersion, Policy: pol, PolicyHash: pol.digest(),
 		Mounts: mountRecords(p.Mounts), Folders: []string{}, Facts: p.Facts, Program: prog.Digest(), Limits: grade(p.Facts),
 		Notes: limitNotes(p.Facts), Kernel: Kernel{"linux", "6.0", "x86_64"}, NotSealed: notSealed,
 	}
@@ -71,10 +71,14 @@ func TestVerifyRecord(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
 		}
 	}
-	later := someRecord(t)
-	later.SealVersion++
-	if err := later.Verify(); !errors.Is(err, ErrUnverifiable) {
-		t.Errorf("a later version: %v", err)
+	for _, edit := range []func(*Record){
+		func(r *Record) { r.SealVersion++ }, func(r *Record) { r.Compiler++ }, func(r *Record) { r.Schema++ },
+	} {
+		later := someRecord(t)
+		edit(&later)
+		if err := later.Verify(); !errors.Is(err, ErrUnverifiable) {
+			t.Errorf("a later version: %v", err)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func seatbeltRecord(p Plan, kernel Kernel) (Record, error) {
 	}
 	pol := policyRecord(p.Policy)
 	r := Record{
-		Schema: recordSchema, Tier: TierSeatbelt, SealVersion: graph.SealVersion, Policy: pol, PolicyHash: pol.digest(),
+		Schema: recordSchema, Tier: TierSeatbelt, SealVersion: graph.SealVersion, Compiler: CompilerVersion, Policy: pol, PolicyHash: pol.digest(),
 		Mounts: mountRecords(p.Mounts), Folders: append([]string{}, p.Folders...), Listener: p.Listener, Facts: p.Facts, Program: program,
 		Limits: "none", Kernel: kernel,
 		Notes: []string{"only the wall limit and the size of outputs were enforced"},

@@ -16,7 +16,8 @@ import (
 // Programs that scripts run; each is the test binary under another name.
 
 // asUser runs ev as an ordinary user: `asuser ev build //x`. A caller who is
-// one already stays who it is.
+// one already stays who it is. On Linux the program is executed once more: a
+// process that changed its uid isn't dumpable, and so can't seal.
 func asUser() {
 	const nobody = 65534
 	if os.Getuid() == 0 {
@@ -27,6 +28,7 @@ func asUser() {
 		}
 	}
 	os.Args = os.Args[1:]
+	syscall.Exec("/proc/self/exe", os.Args, os.Environ())
 	os.Exit(run())
 }
 

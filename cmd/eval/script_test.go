@@ -60,6 +60,8 @@ func TestScripts(t *testing.T) {
 				return needed(canBeUser(), "a second user id (a user namespace that maps one has none)")
 			case "seal":
 				return needed(canSeal(), "whole seal here (see ev doctor)")
+			case "userseal": // and asuser has one too
+				return needed(canUserSeal(), "whole seal for an ordinary user (see ev doctor)")
 			case "terminal":
 				_, err := exec.LookPath("script")
 				return needed(runtime.GOOS == "linux" && err == nil, "script(1) of Linux, for a terminal")
@@ -83,6 +85,8 @@ var canBeUser = sync.OnceValue(func() bool { return exec.Command("asuser", "ev",
 
 // canSeal is false where a layer of the seal is missing.
 var canSeal = sync.OnceValue(func() bool { return exec.Command("ev", "doctor").Run() == nil })
+
+var canUserSeal = sync.OnceValue(func() bool { return exec.Command("asuser", "ev", "doctor").Run() == nil })
 
 // setup gives a script a home and a store below $WORK, in dot folders, which
 // are no packages. The folders above must be open to asuser.

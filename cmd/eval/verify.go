@@ -56,6 +56,10 @@ func runVerify(ctx context.Context, s *session) error {
 	}
 	fmt.Fprintf(stdout, "%s recomputed from recorded bytes%s: %s\n",
 		plural(rep.Ran, "action", "actions"), runs, plural(bad, "fault", "faults"))
+	if rep.Unverifiable > 0 {
+		fmt.Fprintf(stdout, "%s unverifiable: recorded by a version of eval that compiles seals in another way\n",
+			plural(rep.Unverifiable, "seal is", "seals are"))
+	}
 	if bad == 0 {
 		fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
 		switch {

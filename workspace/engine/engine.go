@@ -120,7 +120,10 @@ type Report struct {
 	Disk     int
 	Failed   int
 	Skipped  int
-	Restored int // outputs written to eval-out that no action of this build made
+	// Unverifiable counts, for Verify, seals whose records are of versions that
+	// this program doesn't compile.
+	Unverifiable int
+	Restored     int // outputs written to eval-out that no action of this build made
 }
 
 // A StaleAction is one that plan found would run.

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -30,6 +32,8 @@ type Fault struct {
 // recomputed holds what Verify computed: it trusts no stored result and stores
 // none.
 type recomputed struct {
+	unverifiable atomic.Int64 // seals
+
 	mu     sync.Mutex
 	blobs  map[cas.Digest][]byte
 	faults []Fault
@@ -78,7 +82,9 @@ func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Faul
 		}
 		return bytes.Compare([]byte(x.Path+x.Where), []byte(y.Path+y.Where))
 	})
-	return faults, b.report(), nil
+	rep := b.report()
+	rep.Unverifiable = int(b.again.unverifiable.Load())
+	return faults, rep, nil
 }
 
 // recompute is execute for Verify.
@@ -173,7 +179,10 @@ func (b *build) recorded(n *node) outcome {
 		if err != nil {
 			return outcome{err: err, infra: true}
 		}
-		if err := b.o.VerifySeal(r.Aux[AuxSeal], spec); err != nil {
+		switch err := b.o.VerifySeal(r.Aux[AuxSeal], spec); {
+		case errors.Is(err, sandbox.ErrUnverifiable):
+			b.again.unverifiable.Add(1)
+		case err != nil:
 			return fault(fmt.Errorf("the seal's record: %w", err))
 		}
 	}
