@@ -99,7 +99,8 @@ var LayerNames = []string{
 // notSealed is what no layer of ours hides or fixes.
 var notSealed = []string{
 	"wall clock", "CPU model and count", "kernel release", "process ids", "addresses (ASLR) and random bytes",
-	"order of entries in bound folders of the host", "traffic inside of an allowed TLS session, domain fronting included",
+	"order of entries in bound folders of the host", "when others use files that are bound (inotify, access times)",
+	"traffic inside of an allowed TLS session, domain fronting included",
 	"tools that a provider runs on its side",
 	"direct connection attempts: they meet no route and leave no trace",
 }

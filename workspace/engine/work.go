@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/evalbuild/eval/cas"
@@ -44,6 +45,9 @@ func (b *build) contentOf(f *graph.File) (graph.Content, error) {
 	return graph.Content{Digest: o.digest, Executable: o.executable, Tree: o.tree}, nil
 }
 
+// here is where runs run.
+var here = graph.PlatformOf(runtime.GOOS, runtime.GOARCH)
+
 // takeInputs finds out what the node's inputs hold, and what its tools are.
 func (b *build) takeInputs(n *node) error {
 	n.inputs, n.fields = graph.Inputs{Files: make([]graph.Content, len(n.action.Inputs))}, nil
@@ -66,6 +70,7 @@ func (b *build) takeInputs(n *node) error {
 		n.inputs.Files[i] = c
 	}
 	var err error
+	n.inputs.Platform = here
 	n.inputs.Mounts, err = b.mounts(n)
 	return err
 }

@@ -185,6 +185,8 @@ type Content struct {
 type Inputs struct {
 	Files  []Content // in the order of a.Inputs
 	Mounts []Mount   // that a.Tools resolve to; no two with one path
+
+	Platform Platform // of a run; of other actions it doesn't count
 }
 
 // runWorkDir is the working directory of a run, below the root of its seal.
@@ -210,6 +212,7 @@ func (a *Action) Encode(f cas.Func, in Inputs) (Encoded, error) {
 	}
 	if a.Policy != nil {
 		act.Timeout = a.Policy.Limits.Wall
+		act.Platform = in.Platform.properties()
 	}
 	action, err := act.Encode()
 	if err != nil {
@@ -281,6 +284,9 @@ func (a *Action) Explain(in Inputs) []Field {
 		}
 		w.fields = append(w.fields, Field{"input " + input.Name, in.Files[i].text(), note})
 	}
+	if a.Policy != nil {
+		w.fields = append(w.fields, Field{Name: "platform", Value: in.Platform.OSFamily + " " + in.Platform.ISA})
+	}
 	for _, m := range in.Mounts {
 		text := "→ " + m.Link
 		if m.Link == "" {
@@ -299,4 +305,24 @@ func (c Content) text() string {
 		return "executable " + c.Digest.String()
 	}
 	return c.Digest.String()
+}
+
+// A Platform is where a run runs, in the terms of the Remote Execution API's
+// platform lexicon: operating system and instruction set, nothing finer.
+type Platform struct{ OSFamily, ISA string }
+
+// PlatformOf names a Go platform.
+func PlatformOf(goos, goarch string) Platform {
+	isa := map[string]string{"amd64": "x86-64", "arm64": "arm-a64"}[goarch]
+	if isa == "" {
+		isa = goarch
+	}
+	if goos == "darwin" {
+		goos = "macos"
+	}
+	return Platform{goos, isa}
+}
+
+func (p Platform) properties() []cas.Property {
+	return []cas.Property{{Name: "ISA", Value: p.ISA}, {Name: "OSFamily", Value: p.OSFamily}}
 }

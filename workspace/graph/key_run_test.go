@@ -80,6 +80,7 @@ func runAction() (*Action, Inputs) {
 	tree := folder(nil, "f")
 	in := files(cas.BLAKE3.Sum([]byte("a")))
 	in.Files = append(in.Files, Content{Digest: tree.Digest(), Tree: tree})
+	in.Platform = PlatformOf("linux", "amd64")
 	in.Mounts = []Mount{
 		{Path: "/bin/dash", Source: "/bin/dash", Digest: cas.BLAKE3.Sum([]byte("dash")), Executable: true},
 		{Path: "/bin/sh", Link: "dash"},
@@ -138,6 +139,9 @@ var runEdits = []keyEdit{
 	{"Tool.Data", func(a *Action, in *Inputs) { a.Tools[0].Data, in.Mounts = nil, in.Mounts[:2] }},
 	{"Inputs.Files", func(_ *Action, in *Inputs) { slices.Reverse(in.Files) }},
 	{"Inputs.Mounts", func(_ *Action, in *Inputs) { in.Mounts = in.Mounts[1:] }},
+	{"Inputs.Platform", func(_ *Action, in *Inputs) { in.Platform = PlatformOf("darwin", "arm64") }},
+	{"Platform.OSFamily", func(_ *Action, in *Inputs) { in.Platform.OSFamily = "macos" }},
+	{"Platform.ISA", func(_ *Action, in *Inputs) { in.Platform.ISA = "arm-a64" }},
 	{"Content.Digest", func(_ *Action, in *Inputs) { in.Files[0].Digest = cas.BLAKE3.Sum(nil) }},
 	{"Content.Executable", func(_ *Action, in *Inputs) { in.Files[0].Executable = true }},
 	{"Content.Tree", func(_ *Action, in *Inputs) {
@@ -209,7 +213,7 @@ func TestRunMessages(t *testing.T) {
 // TestRunGolden: keys of runs that users have must not move by accident.
 func TestRunGolden(t *testing.T) {
 	a, in := runAction()
-	if got, want := key(t, a, in).String(), "blake3:08d3ad106fa093c6b1dfdbd35fc70695e9ab5c85344d28d4a72dc042dbba5e83/490"; got != want {
+	if got, want := key(t, a, in).String(), "blake3:a5f0c469c8dc4c2e5ac3bfca62a5ffbbc9ad6da58e72dec5f5d639a74de84ab7/526"; got != want {
 		t.Errorf("run: %s, was %s", got, want)
 	}
 }

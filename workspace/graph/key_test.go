@@ -81,6 +81,10 @@ var fieldClasses = map[string]string{
 	"Inputs.Files":  "key",
 	"Inputs.Mounts": "key",
 
+	"Inputs.Platform":   "key",
+	"Platform.OSFamily": "key",
+	"Platform.ISA":      "key",
+
 	"Content.Digest":     "key",
 	"Content.Executable": "key",
 	"Content.Tree":       "key",
@@ -97,7 +101,7 @@ var keyStructs = []reflect.Type{
 	reflect.TypeFor[Action](), reflect.TypeFor[Input](), reflect.TypeFor[Param](), reflect.TypeFor[Output](),
 	reflect.TypeFor[Policy](), reflect.TypeFor[Limits](), reflect.TypeFor[Endpoint](), reflect.TypeFor[Forward](),
 	reflect.TypeFor[Sample](), reflect.TypeFor[Tool](),
-	reflect.TypeFor[Inputs](), reflect.TypeFor[Content](), reflect.TypeFor[Mount](),
+	reflect.TypeFor[Inputs](), reflect.TypeFor[Content](), reflect.TypeFor[Mount](), reflect.TypeFor[Platform](),
 }
 
 // opaqueStructs are types of other packages whose digest says all.
