@@ -17,10 +17,12 @@ examples: build
 	bin/ev build //examples/...
 
 # What tests need beyond the standard tool chain, so that they run without a
-# network: all modules, and the linters of the separate module tools/.
+# network: all modules, the linters of the separate module tools/, and the agent
+# command lines that sandbox/clitest runs (500 MB; without npm they are skipped).
 deps:
 	$(GO) mod download
 	cd tools && $(GO) build -o ../bin/tools/ tool
+	tools/npm/install.sh
 
 test: deps build lint cross
 	$(GO) test -timeout 5m ./...

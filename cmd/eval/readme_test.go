@@ -51,6 +51,7 @@ func TestReadme(t *testing.T) {
 	commands := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
+			commands++
 			line, want, _ := strings.Cut(step, "\n")
 			dir := scratch
 			examples := strings.Contains(line, "//examples") || line == "make examples"
@@ -71,7 +72,6 @@ func TestReadme(t *testing.T) {
 			if !matches(trimmed(want), trimmed(string(out))) {
 				t.Errorf("$ %s printed\n%s\nthe page says\n%s", line, out, want)
 			}
-			commands++
 		}
 	}
 	if commands < 10 {

@@ -167,8 +167,8 @@ func control(t *testing.T, list []attempt) {
 	}
 }
 
-// TestOrdinaryUser has the tests run once more by a user who isn't root: the
-// seal is put up in another way, and limits may be those of each process only.
+// TestOrdinaryUser has the tool turns run once more by a user who isn't root:
+// the seal is put up in another way, and limits may be those of each process.
 func TestOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("all tests run as an ordinary user already")
@@ -190,7 +190,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	cmd := exec.Command(filepath.Join(dir, "clitest.test"), "-test.v", "-test.run=^(TestCodex|TestGemini)$")
+	cmd := exec.Command(filepath.Join(dir, "clitest.test"), "-test.v", "-test.run=^(TestCodex|TestGemini)$/^tool_turn$")
 	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(cmd.Path, program, 0o755)); err != nil {
 		t.Fatal(err)
 	}

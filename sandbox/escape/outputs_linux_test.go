@@ -21,7 +21,7 @@ var outputRows = []row{
 	{item: 70, name: "escape code in a name", in: shell, outs: []string{"d/"}, try: "mkdir -p d; : > \"d/$(printf '\\033[31mred')\"; ls d | wc -l", fails: `was rejected: name`, control: both("1")},
 	{item: 70, name: "no UTF-8 in a name", in: shell, outs: []string{"d/"}, try: "mkdir -p d; : > \"d/$(printf '\\377')\"; ls d | wc -l", fails: `was rejected: name`, control: both("1")},
 	{item: 70, name: "name of 255 bytes", in: shell, outs: []string{"d/"}, try: "mkdir -p d; : > \"d/$(printf '%0255d' 0)\"; ls d | wc -l", want: "1", control: both("1")}, // honest
-	{item: 72, name: "set-id bit", in: shell, outs: []string{"o"}, try: `: > o; chmod 6755 o; touch -d 1999-01-01 o; stat -c %a o`, want: "6755", control: both("6755")}, // TestEscape looks at what was kept
+	{item: 72, name: "set-id bit", in: shell, outs: []string{"o"}, try: `: > o; chmod 6755 o; touch -d 1999-01-01 o; stat -c %a o`, want: "6755", control: both("6755")},   // TestEscape looks at what was kept
 	{item: 73, name: "names that differ in case", in: shell, outs: []string{"d/"}, try: `mkdir -p d; : > d/a; : > d/A; ls d | wc -l`, fails: `was rejected: collision`, control: both("2")},
 }
 

@@ -29,7 +29,8 @@ type program string
 
 const (
 	native program = "attempt"
-	shell  program = "shell"
+	shell  program = "sh"
+	bash   program = "bash"
 	python program = "python"
 )
 
@@ -63,7 +64,9 @@ func none(why string) control { return control{why: why} }
 func (c control) unless(lacks string) control { c.lacks = lacks; return c }
 
 // is says whether a result is one of the words.
-func is(result, words string) bool { return words != "" && slices.Contains(strings.Split(words, "|"), result) }
+func is(result, words string) bool {
+	return words != "" && slices.Contains(strings.Split(words, "|"), result)
+}
 
 // rows is the table.
 func rows() []row {

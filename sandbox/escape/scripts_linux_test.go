@@ -3,28 +3,28 @@ package escape
 // The same from languages that people write in: what they call is not what a
 // native program calls.
 var shellRows = []row{
-	{item: 1, name: "sh: file of the home folder", in: shell, try: `reads "$SECRET_FILE"`, want: "no", control: both("ok")},
-	{item: 1, name: "sh: shadow passwords", in: shell, try: `reads /etc/shadow`, want: "no", control: root("ok")},
-	{item: 2, name: "sh: root of PID 1", in: shell, try: `tries ls /proc/1/root/etc`, want: "no", control: root("ok")},
-	{item: 3, name: "sh: descriptors", in: shell, try: `n=0; for fd in /proc/$$/fd/*; do n=$((n+1)); done; [ $n -le 4 ] && echo few || echo many`, want: "few", control: none("the control's shell has no more either; the planted ones are counted above")},
-	{item: 4, name: "sh: dots above the root", in: shell, try: `cd /; reads "../../../..$SECRET_FILE"`, want: "no", control: both("ok")},
-	{item: 5, name: "sh: link", in: shell, try: `ln -s "$SECRET_FILE" l; reads l`, want: "no", control: both("ok")},
-	{item: 8, name: "sh: write /etc", in: shell, try: `has -w /etc`, want: "no", control: root("ok")},
-	{item: 10, name: "sh: folder that a variable names", in: shell, try: `tries mkdir "$TEST_TMPDIR/sh.$$"`, want: "no", control: both("ok")},
-	{item: 12, name: "sh: devices", in: shell, try: `n=0; for f in /dev/*; do n=$((n+1)); done; [ $n -eq 10 ] && echo ten || echo more`, want: "ten", control: both("more")},
-	{item: 14, name: "set-id program", in: shell, try: `if LD_SHOW_AUXV=1 su --version 2>/dev/null | grep -q AT_EUID; then echo same; else echo gained; fi`, want: "same", control: user("gained")}, // ld.so hides it from a program that gained rights
-	{item: 15, name: "sh: /proc/sys", in: shell, try: `has -d /proc/sys`, want: "no", control: both("ok")},
-	{item: 25, name: "sh: signal", in: shell, try: `tries kill -0 $HELPER`, want: "no", control: both("ok")},
-	{item: 37, name: "sh: unshare", in: shell, try: `tries unshare -U true`, want: "no", control: both("ok")},
-	{item: 46, name: "sh: ulimit", in: shell, try: `tries ulimit -Hn 8192`, want: "no", control: both("ok")},
-	{item: 53, name: "sh: service of the host", in: shell, try: `tries bash -c 'exec 3<>/dev/tcp/${TCP%:*}/${TCP#*:}'`, want: "no", control: both("ok")},
-	{item: 75, name: "sh: file that wasn't declared", in: shell, try: `reads "$EXPECTED"`, want: "no", control: both("ok")},
-	{item: 77, name: "sh: environment", in: shell, try: `has -n "$EVAL_ESCAPE_SECRET"`, want: "no", control: both("ok")},
+	{item: 1, name: "sh: file of the home folder", in: bash, try: `reads "$SECRET_FILE"`, want: "no", control: both("ok")},
+	{item: 1, name: "sh: shadow passwords", in: bash, try: `reads /etc/shadow`, want: "no", control: root("ok")},
+	{item: 2, name: "sh: root of PID 1", in: bash, try: `tries ls /proc/$FIRST/root/`, want: "no", control: both("ok")},
+	{item: 3, name: "sh: descriptors", in: bash, try: `n=0; for fd in /proc/$$/fd/*; do n=$((n+1)); done; [ $n -le 4 ] && echo few || echo many`, want: "few", control: none("the control's shell has no more either; the planted ones are counted above")},
+	{item: 4, name: "sh: dots above the root", in: bash, try: `cd /; reads "../../../..$SECRET_FILE"`, want: "no", control: both("ok")},
+	{item: 5, name: "sh: link", in: bash, try: `ln -s "$SECRET_FILE" l; reads l`, want: "no", control: both("ok")},
+	{item: 8, name: "sh: write /etc", in: bash, try: `has -w /etc`, want: "no", control: root("ok")},
+	{item: 10, name: "sh: folder that a variable names", in: bash, try: `tries mkdir "$TEST_TMPDIR/sh.$$"`, want: "no", control: both("ok")},
+	{item: 12, name: "sh: devices", in: bash, try: `n=0; for f in /dev/*; do n=$((n+1)); done; [ $n -eq 10 ] && echo ten || echo more`, want: "ten", control: both("more")},
+	{item: 14, name: "set-id program", in: bash, try: `if LD_SHOW_AUXV=1 su --version 2>/dev/null | grep -q AT_EUID; then echo same; else echo gained; fi`, want: "same", control: user("gained")}, // ld.so hides it from a program that gained rights
+	{item: 15, name: "sh: /proc/sys", in: bash, try: `has -d /proc/sys`, want: "no", control: both("ok")},
+	{item: 25, name: "sh: signal", in: bash, try: `tries kill -0 $HELPER`, want: "no", control: both("ok")},
+	{item: 37, name: "sh: unshare", in: bash, try: `tries unshare -U true`, want: "no", control: both("ok")},
+	{item: 46, name: "sh: ulimit", in: bash, try: `tries ulimit -n 8192`, want: "no", control: both("ok")},
+	{item: 53, name: "sh: service of the host", in: bash, try: `tries bash -c 'exec 3<>/dev/tcp/${TCP%:*}/${TCP#*:}'`, want: "no", control: both("ok")},
+	{item: 75, name: "sh: file that wasn't declared", in: bash, try: `reads "$EXPECTED"`, want: "no", control: both("ok")},
+	{item: 77, name: "sh: environment", in: bash, try: `has -n "$EVAL_ESCAPE_SECRET"`, want: "no", control: both("ok")},
 }
 
 var pythonRows = []row{
 	{item: 1, name: "py: file of the home folder", in: python, try: `t(open, env["SECRET_FILE"])`, want: "ENOENT", control: both("ok")},
-	{item: 2, name: "py: root of PID 1", in: python, try: `t(os.listdir, "/proc/1/root")`, want: "EACCES", control: root("ok")},
+	{item: 2, name: "py: root of PID 1", in: python, try: `t(os.listdir, f"/proc/{env['FIRST']}/root")`, want: "EACCES", control: both("ok")},
 	{item: 7, name: "py: hard link", in: python, try: `t(os.link, env["INPUT"], "hard")`, want: "EXDEV", control: both("ok")},
 	{item: 8, name: "py: mount", in: python, try: `c("mount", b"none", b".", b"evalnofs", 0, None)`, want: "EPERM", control: root("ENODEV")},
 	{item: 13, name: "py: device", in: python, try: `t(os.mknod, "n", 0o20644, os.makedev(1, 3))`, want: "EPERM", control: root("ok")},

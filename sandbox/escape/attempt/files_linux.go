@@ -11,12 +11,12 @@ import (
 
 // files are attempts on files, folders, descriptors and devices.
 var files = table{
-	// planted counts descriptors by device and inode: "DEV:INO DEV:INO …".
+	// planted counts descriptors by device and inode: DEV:INO,DEV:INO,…
 	"planted": func(a []string) string {
 		n := 0
 		for fd := range 4096 {
 			var st unix.Stat_t
-			if unix.Fstat(fd, &st) == nil && strings.Contains(a[0]+" ", strconv.FormatUint(st.Dev, 10)+":"+strconv.FormatUint(st.Ino, 10)+" ") {
+			if unix.Fstat(fd, &st) == nil && strings.Contains(","+a[0], ","+strconv.FormatUint(st.Dev, 10)+":"+strconv.FormatUint(st.Ino, 10)+",") {
 				n++
 			}
 		}

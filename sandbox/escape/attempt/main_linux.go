@@ -123,6 +123,9 @@ func nameOf(errno syscall.Errno) string {
 	if errno == 0 {
 		return "ok"
 	}
+	if errno == unix.EOPNOTSUPP {
+		return "EOPNOTSUPP" // ErrnoName says ENOTSUP
+	}
 	if name := unix.ErrnoName(errno); name != "" {
 		return name
 	}
