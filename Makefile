@@ -34,7 +34,7 @@ race:
 lint: deps
 	$(GO) vet ./...
 	cd tools && $(GO) vet ./...
-	@out=$$(bin/tools/gofumpt -l cas cmd rules starlark workspace tools *.go); \
+	@out=$$(bin/tools/gofumpt -l cas cmd rules sandbox starlark workspace tools *.go); \
 		if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
 	bin/tools/staticcheck ./...
 
@@ -43,7 +43,12 @@ cross:
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
 
+# What is tried against the seal, as root and as an ordinary user.
+escape:
+	$(GO) test -timeout 10m ./sandbox/escape
+
 bench: build
+	$(GO) test -run '^$$' -bench Seal -benchtime 1x ./sandbox
 	cd tools && $(GO) run ./bench ../bin/eval
 
 FUZZTIME ?= 20s

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +28,7 @@ import (
 type cgroups struct {
 	memory string // v1: folder of our own group in the memory tree, "" if it can't be used
 	pids   string
-	v2     string // our group in the v2 tree, if it has both controllers for children
+	v2     string // v2: where groups can be made, with both controllers
 
 	mu     *sync.Mutex
 	groups map[int]*cgroup // by slot
@@ -82,23 +83,19 @@ func findCgroups() (cgroups, error) {
 					c.pids = dir
 				}
 			case "":
-				on, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-				if has := strings.Fields(string(on)); contains(has, "memory") && contains(has, "pids") && c.usable(dir, "memory.max") {
-					c.v2 = dir
+				// A group with processes can't hand controllers to groups below
+				// it, unless it is the tree's root: ours are beside our own.
+				for _, d := range []string{filepath.Dir(dir), dir} {
+					on, _ := os.ReadFile(filepath.Join(d, "cgroup.subtree_control"))
+					has := strings.Fields(string(on))
+					if c.v2 == "" && slices.Contains(has, "memory") && slices.Contains(has, "pids") && c.usable(d, "memory.max") {
+						c.v2 = d
+					}
 				}
 			}
 		}
 	}
 	return c, nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // cgroupMounts gives the mount point of each v1 controller; "" is v2's.

@@ -200,7 +200,7 @@ func (c *compiler) begin(p *Plan) {
 	c.closeFrom(firstFD)
 	c.layer = "limits"
 	// Each mount is a descriptor for a while.
-	c.add("prlimit64", num(0), num(rlimitNofile), rlimit(max(4096, int64(len(p.Mounts))+64)), num(0))
+	c.add("prlimit64", num(0), num(rlimitNofile), rlimit(p.Facts.ceiling(rlimitNofile, max(openFiles, int64(len(p.Mounts))+64))), num(0))
 	c.layer = "env"
 	c.add("umask", num(0o022))
 }
@@ -323,7 +323,10 @@ func (c *compiler) mounts(p *Plan) {
 	c.layer = "dev"
 	c.mkdir("/dev")
 	for _, l := range [][2]string{
-		{"/proc/self/fd", "/dev/fd"}, {"fd/0", "/dev/stdin"}, {"fd/1", "/dev/stdout"}, {"fd/2", "/dev/stderr"},
+		{"/proc/self/fd", "/dev/fd"},
+		{"fd/0", "/dev/stdin"},
+		{"fd/1", "/dev/stdout"},
+		{"fd/2", "/dev/stderr"},
 		{"/scratch/shm", "/dev/shm"}, // in the scratch budget; Python's locks want it
 	} {
 		c.symlink(l[0], l[1])
@@ -409,6 +412,9 @@ func (c *compiler) names() {
 	c.add("chdir", str(WorkDir))
 }
 
+// openFiles is how many descriptors a process may have.
+const openFiles = 4096
+
 func (c *compiler) limits(p *Plan) {
 	c.layer = "limits"
 	l := p.Policy.Limits
@@ -417,7 +423,7 @@ func (c *compiler) limits(p *Plan) {
 		limit    int64
 	}{
 		{rlimitFsize, l.Scratch},
-		{rlimitNofile, 4096},
+		{rlimitNofile, openFiles},
 		{rlimitNproc, l.Processes + 1}, // and PID 1
 		{rlimitStack, 8 << 20},
 		{rlimitMemlock, 8 << 20},
@@ -434,7 +440,7 @@ func (c *compiler) limits(p *Plan) {
 		}{rlimitData, l.Memory})
 	}
 	for _, r := range rows {
-		c.add("prlimit64", num(0), num(int64(r.resource)), rlimit(r.limit), num(0))
+		c.add("prlimit64", num(0), num(int64(r.resource)), rlimit(p.Facts.ceiling(r.resource, r.limit)), num(0))
 	}
 }
 

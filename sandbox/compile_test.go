@@ -117,6 +117,8 @@ func TestProgramFollows(t *testing.T) {
 		{"path", func(p *Plan) { p.Mounts[1].Path = "/in/p/aa.txt" }, true},
 		{"link", func(p *Plan) { p.Mounts[0].Link = "usr/sbin" }, true},
 		{"folder", func(p *Plan) { p.Mounts[4].Tree = nil }, true},
+		{"a low hard limit", func(p *Plan) { p.Facts.Ceilings = "memlock=65536" }, true},
+		{"a high hard limit", func(p *Plan) { p.Facts.Ceilings = "memlock=99999999" }, false},
 		{"variant", func(p *Plan) { p.Facts.Variant = VariantRoot }, true},
 		{"landlock", func(p *Plan) { p.Facts.Landlock = 3 }, true},
 		{"arch", func(p *Plan) { p.Facts.Arch = "arm64" }, true},

@@ -62,8 +62,13 @@ func (s *Sandbox) Probe() []Finding {
 		layer string
 		flag  uint64
 	}{
-		{"user", 0}, {"mount", cloneNewNS}, {"pid", cloneNewPID}, {"net", cloneNewNet},
-		{"ipc", cloneNewIPC}, {"uts", cloneNewUTS}, {"cgroup", cloneNewCgroup},
+		{"user", 0},
+		{"mount", cloneNewNS},
+		{"pid", cloneNewPID},
+		{"net", cloneNewNet},
+		{"ipc", cloneNewIPC},
+		{"uts", cloneNewUTS},
+		{"cgroup", cloneNewCgroup},
 	} {
 		if err := s.cloneOnly(cloneNewUser | ns.flag); err != nil {
 			failed[ns.layer] = &SetupError{Row: -1, Layer: ns.layer, Call: fmt.Sprintf("clone(0x%x)", cloneNewUser|ns.flag), Err: err}
@@ -171,10 +176,13 @@ func (s *Sandbox) findings(failed map[string]error, states map[string]Layer, com
 			f.State = "not tried: a layer that it needs is missing"
 		}
 		if name == "limits" && f.Live {
-			f.State = grade(s.facts) + " (" + s.facts.Cgroup + " cgroups)"
+			f.State = grade(s.facts)
+			if s.facts.Cgroup != "none" {
+				f.State += " (" + s.facts.Cgroup + " cgroups)"
+			}
 			if s.facts.Cgroup == "none" {
 				f.Cause = "no cgroup can be made here, so memory is bounded for each process alone: " + s.cgroupCause()
-				f.Hint = "on systemd: systemd-run --user --scope -p Delegate=yes ev build …"
+				f.Hint = "on systemd: systemd-run --user --scope ev build …"
 			} else if s.facts.Cgroup == "v1" {
 				f.Cause = "the cgroup tree is v1 or hybrid"
 			}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,7 @@ func (s *Sandbox) find() error {
 	if s.cgroups, err = findCgroups(); err == nil {
 		s.facts.Cgroup = s.cgroups.mode()
 	}
+	s.facts.Ceilings = ceilings()
 	image, err := pid1.Image(runtime.GOARCH)
 	if err != nil {
 		return &UnavailableError{Layer: "reap", Err: err}
@@ -71,6 +73,19 @@ func (s *Sandbox) find() error {
 	}
 	s.found = true
 	return nil
+}
+
+// ceilings reads the hard limits that a seal could run into.
+func ceilings() string {
+	var out []string
+	for resource, name := range rlimitNames {
+		var l unix.Rlimit
+		if unix.Getrlimit(resource, &l) == nil && l.Max < 1<<40 && l.Max != 0 {
+			out = append(out, fmt.Sprintf("%s=%d", name, l.Max))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
 }
 
 // Close removes what a Sandbox keeps between runs. Nothing may run any more.

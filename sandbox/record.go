@@ -100,6 +100,8 @@ var LayerNames = []string{
 var notSealed = []string{
 	"wall clock", "CPU model and count", "kernel release", "process ids", "addresses (ASLR) and random bytes",
 	"order of entries in bound folders of the host", "when others use files that are bound (inotify, access times)",
+	"host paths, devices and the outer uid in /proc/self/mountinfo, the harness's process id in /proc/self/cgroup",
+	"the machine's memory, load and uptime (sysinfo), the size of its file systems", "the owner of inputs: eval or nobody",
 	"traffic inside of an allowed TLS session, domain fronting included",
 	"tools that a provider runs on its side",
 	"direct connection attempts: they meet no route and leave no trace",

@@ -176,19 +176,23 @@ func TestLimits(t *testing.T) {
 	}{
 		{
 			"wall", `sleep 60`, func(l *graph.Limits) { l.Wall = 300 * time.Millisecond },
-			[]string{"wall"}, func(r *sandbox.Result) bool { return r.Wall < 20*time.Second },
+			[]string{"wall"},
+			func(r *sandbox.Result) bool { return r.Wall < 20*time.Second },
 		},
 		{
 			"wall, all stopped", `sleep 60 & kill -STOP -1; kill -STOP $$`, func(l *graph.Limits) { l.Wall = 300 * time.Millisecond },
-			[]string{"wall"}, func(r *sandbox.Result) bool { return r.Wall < 20*time.Second },
+			[]string{"wall"},
+			func(r *sandbox.Result) bool { return r.Wall < 20*time.Second },
 		},
 		{
 			"output", `head -c 5000000 /dev/zero`, func(l *graph.Limits) { l.Output = 1000 },
-			[]string{"output"}, func(r *sandbox.Result) bool { return len(r.Stdout.Data) == 1000 && r.Stdout.Total == 5000000 },
+			[]string{"output"},
+			func(r *sandbox.Result) bool { return len(r.Stdout.Data) == 1000 && r.Stdout.Total == 5000000 },
 		},
 		{
 			"scratch", `head -c 5000000 /dev/zero > x; true`, func(l *graph.Limits) { l.Scratch = 1 << 20 },
-			[]string{"scratch"}, func(r *sandbox.Result) bool { return r.Status.Code == 0 },
+			[]string{"scratch"},
+			func(r *sandbox.Result) bool { return r.Status.Code == 0 },
 		},
 		{
 			// Where there is a cgroup the kernel kills it, elsewhere it gets no more.

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/evalbuild/eval/sandbox/collect"
@@ -18,15 +19,15 @@ const (
 	TempDir = "/scratch/tmp" // also seen as /tmp
 )
 
-// RootMark is graph.RootMark. It stands
-// the seal ("\x00/in/pkg/a.txt"). Under a seal it disappears; where the root
-// can't be changed (--seal=none, macOS) it becomes the folder that stands for
-// the root.
+// RootMark stands in Args and Env before each path of an input
+// ("\x00/in/pkg/a.txt"). Under a seal it disappears; where the root can't be
+// changed (--seal=none, macOS) it becomes the folder that stands for the root.
+// Programs of the host are where they always are, without a mark.
 const RootMark = graph.RootMark
 
 // A Spec is one process to run under a seal.
 type Spec struct {
-	Args    []string // argv; Args[0] is a path inside, with RootMark
+	Args    []string // argv; Args[0] is a path inside
 	Env     []string // NAME=value, sorted; HOME TMPDIR PATH TZ LANG … and the proxy variables are added unless named
 	Policy  graph.Policy
 	Mounts  []graph.Mount    // sorted by Path; nothing else is inside
@@ -46,7 +47,7 @@ type Status struct {
 // String says "exit code 3" or "signal 9 (killed)".
 func (s Status) String() string {
 	if s.Signal != 0 {
-		return fmt.Sprintf("signal %d", s.Signal)
+		return fmt.Sprintf("signal %d (%v)", s.Signal, syscall.Signal(s.Signal))
 	}
 	return fmt.Sprintf("exit code %d", s.Code)
 }

@@ -145,7 +145,9 @@ func TestEscape(t *testing.T) {
 	b.write(t, h)
 	start := time.Now()
 	code, stdout, stderr := h.ev(t, "build", "--keep_going", "--events="+h.path("events"), "//p:all")
-	t.Log("build took", time.Since(start)); start = time.Now(); defer func() { t.Log("controls took", time.Since(start)) }()
+	t.Log("build took", time.Since(start))
+	start = time.Now()
+	defer func() { t.Log("controls took", time.Since(start)) }()
 	if code != 1 { // many rows are to fail
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
@@ -154,7 +156,10 @@ func TestEscape(t *testing.T) {
 			t.Errorf("ev printed what could reach a terminal as more than text: %q", text[max(0, i-40):i+20])
 		}
 	}
-	if p := os.Getenv("KEEP_EVENTS"); p != "" { b, _ := os.ReadFile(h.path("events")); os.WriteFile(p, b, 0o644) }
+	if p := os.Getenv("KEEP_EVENTS"); p != "" {
+		b, _ := os.ReadFile(h.path("events"))
+		os.WriteFile(p, b, 0o644)
+	}
 	events := readEvents(t, h.path("events"))
 	var c tally
 	for i, r := range rows() {
