@@ -4,7 +4,7 @@ export CGO_ENABLED = 0
 GO         ?= go
 PREFIX     ?= $(HOME)/.local
 
-.PHONY: build examples deps test race lint cross bench fuzz install clean
+.PHONY: build examples deps test race lint cross escape bench fuzz install clean
 
 build: bin/ev
 

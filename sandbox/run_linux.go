@@ -85,7 +85,6 @@ type run struct {
 	out, err stream
 	egress   *egress.Server
 	layers   []Layer
-	limits   string
 	started  time.Time
 }
 
