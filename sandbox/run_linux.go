@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"github.com/evalbuild/eval/sandbox/collect"
 	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/sandbox/pid1"
-	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // setupTimeout bounds what the child does before it says hello, and each wait
@@ -492,122 +490,4 @@ func statusOf(raw int32) Status {
 		return Status{Code: -1, Signal: int(ws.Signal())}
 	}
 	return Status{Code: ws.ExitStatus()}
-}
-
-// statxSize is the size of a struct statx.
-const statxSize = 256
-
-// A sourceStat is what a mount's source is, seen from out here.
-type sourceStat struct {
-	mount int
-	path  string
-	st    unix.Stat_t
-}
-
-type sourceStats []sourceStat
-
-func statSources(mounts []graph.Mount) (sourceStats, error) {
-	out := make(sourceStats, 0, len(mounts))
-	for i, m := range mounts {
-		if m.Link != "" {
-			continue
-		}
-		s := sourceStat{mount: i, path: m.Source}
-		if err := unix.Lstat(m.Source, &s.st); err != nil {
-			return nil, fmt.Errorf("mount %s: %w", m.Path, &os.PathError{Op: "lstat", Path: m.Source, Err: err})
-		}
-		want := uint32(unix.S_IFREG)
-		if m.Tree != nil {
-			want = unix.S_IFDIR
-		}
-		if s.st.Mode&unix.S_IFMT != want {
-			return nil, fmt.Errorf("mount %s: %s is no longer what it was", m.Path, m.Source)
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// check compares what the child bound with what was meant: between the two, a
-// link could have been put on the way.
-func (ss sourceStats) check(l *linked) error {
-	for _, s := range ss {
-		b := l.bytes("stat/"+strconv.Itoa(s.mount), statxSize)
-		ino := leUint64(b[32:])
-		dev := unix.Mkdev(leUint32(b[136:]), leUint32(b[140:]))
-		if ino != s.st.Ino || dev != uint64(s.st.Dev) {
-			return &SetupError{Row: -1, Layer: "mount", Call: "bind " + s.path, Err: errors.New("another file was there when it was bound")}
-		}
-	}
-	return nil
-}
-
-// A stream takes in what the process writes, up to a limit; it reads on beyond
-// it, so that a loud process isn't stopped by a full pipe but by its own end.
-type stream struct {
-	fd    int
-	limit int64
-	buf   bytes.Buffer
-	n     int64
-}
-
-func (s *stream) take(b []byte) {
-	s.n += int64(len(b))
-	if room := s.limit - int64(s.buf.Len()); room > 0 {
-		s.buf.Write(b[:min(int64(len(b)), room)])
-	}
-}
-
-func (s *stream) stream() Stream { return Stream{Data: s.buf.Bytes(), Total: s.n} }
-
-// buffers are for reading streams.
-var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
-
-// watch reads the process's streams until both have ended, which is when all of
-// the namespace is dead: one thread in one poll, and no goroutine for each. At
-// the deadline it ends the process itself.
-func (r *run) watch(deadline time.Time) (late bool, err error) {
-	b := buffers.Get().(*[64 << 10]byte)
-	defer buffers.Put(b)
-	streams := []*stream{&r.out, &r.err}
-	fds := []unix.PollFd{{Fd: int32(r.out.fd), Events: unix.POLLIN}, {Fd: int32(r.err.fd), Events: unix.POLLIN}}
-	for open := len(fds); open > 0; {
-		timeout := -1
-		if !late {
-			if timeout = int(time.Until(deadline).Milliseconds()) + 1; timeout <= 0 {
-				late = true
-				r.kill()
-				continue
-			}
-		}
-		if _, err := unix.Poll(fds, timeout); err != nil && err != unix.EINTR {
-			return late, err
-		}
-		for i := range fds {
-			if fds[i].Fd < 0 || fds[i].Revents == 0 {
-				continue
-			}
-			n, err := retry(func() (int, error) { return unix.Read(int(fds[i].Fd), b[:]) })
-			switch {
-			case err != nil:
-				return late, err
-			case n == 0:
-				fds[i].Fd = -1 // poll skips it
-				open--
-			default:
-				streams[i].take(b[:n])
-			}
-		}
-	}
-	return late, nil
-}
-
-// retry repeats a call that a signal interrupted.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
 }
