@@ -418,13 +418,19 @@ const openFiles = 4096
 func (c *compiler) limits(p *Plan) {
 	c.layer = "limits"
 	l := p.Policy.Limits
+	processes := l.Processes + 1 // and PID 1
+	if p.Facts.Cgroup != "none" {
+		// The kernel looks at this limit first. At the same number it would hide
+		// that the cgroup's was hit, which alone is counted and so a fact.
+		processes++
+	}
 	rows := []struct {
 		resource int
 		limit    int64
 	}{
 		{rlimitFsize, l.Scratch},
 		{rlimitNofile, openFiles},
-		{rlimitNproc, l.Processes + 1}, // and PID 1
+		{rlimitNproc, processes},
 		{rlimitStack, 8 << 20},
 		{rlimitMemlock, 8 << 20},
 		{rlimitSigpending, 1024},

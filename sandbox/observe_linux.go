@@ -173,7 +173,7 @@ func lastField(s string) string {
 // record is what is written about this run.
 func (r *run) record() Record {
 	return Record{
-		Schema: recordSchema, Tier: "full", SealVersion: graph.SealVersion, Compiler: CompilerVersion,
+		Schema: recordSchema, Tier: TierFull, SealVersion: graph.SealVersion, Compiler: CompilerVersion,
 		Policy: policyRecord(r.plan.Policy), PolicyHash: policyRecord(r.plan.Policy).digest(),
 		Mounts: mountRecords(r.spec.Mounts), Folders: append([]string{}, r.plan.Folders...), Listener: r.plan.Listener,
 		Facts: r.plan.Facts, Program: r.program.digest, Layers: r.layers,

@@ -22,7 +22,7 @@ import (
 // that proves, and what not, is Proves.
 type Record struct {
 	Schema      int      `json:"schema"`
-	Tier        string   `json:"tier"` // full, or none: unsealed
+	Tier        string   `json:"tier"`
 	SealVersion int      `json:"seal_version"`
 	Compiler    int      `json:"compiler"` // version of what made the program of the policy
 	Policy      Policy   `json:"policy"`
@@ -38,6 +38,12 @@ type Record struct {
 	Kernel      Kernel   `json:"kernel"`
 	NotSealed   []string `json:"not_sealed"`
 }
+
+// The tiers of a seal; TierSeatbelt is between them.
+const (
+	TierFull = "full" // all confinement layers; limits are graded apart
+	TierNone = "none" // unsealed
+)
 
 // recordSchema is the version of Record's form.
 const recordSchema = 1
@@ -227,7 +233,7 @@ func (r Record) verify() error {
 	switch {
 	case r.Schema != recordSchema || r.SealVersion != graph.SealVersion || r.Compiler != CompilerVersion:
 		return fmt.Errorf("schema %d, seal version %d, compiler %d: %w", r.Schema, r.SealVersion, r.Compiler, ErrUnverifiable)
-	case r.Tier != "full" && r.Tier != TierSeatbelt:
+	case r.Tier != TierFull && r.Tier != TierSeatbelt:
 		return fmt.Errorf("tier %q is no seal", r.Tier)
 	case r.Policy.digest() != r.PolicyHash:
 		return fmt.Errorf("the policy has another digest than the one recorded")

@@ -29,7 +29,7 @@ func (s *Sandbox) runUnsealed(ctx context.Context, spec Spec) (*Result, error) {
 func unsealedRecord(spec *Spec) Record {
 	p := policyRecord(spec.Policy)
 	r := Record{
-		Schema: recordSchema, Tier: "none", SealVersion: graph.SealVersion, Compiler: CompilerVersion, Policy: p, PolicyHash: p.digest(),
+		Schema: recordSchema, Tier: TierNone, SealVersion: graph.SealVersion, Compiler: CompilerVersion, Policy: p, PolicyHash: p.digest(),
 		Mounts: mountRecords(spec.Mounts), Folders: append([]string{}, outputFolders(spec.Outputs)...), Limits: "none", Kernel: kernel(),
 		Notes:     []string{"unsealed: only the wall limit and the size of outputs were enforced"},
 		NotSealed: append([]string{"everything: files, processes and network of the user who ran it"}, notSealed...),

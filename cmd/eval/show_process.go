@@ -68,7 +68,9 @@ func (s *session) showProcess(r cas.Result) error {
 		line("", "%s", n)
 	}
 	line("policy", "%s", record.PolicyHash)
-	if err := record.Verify(); err != nil {
+	if err := record.Verify(); record.Tier == sandbox.TierNone {
+		line("program", "none: it was unsealed")
+	} else if err != nil {
 		line("program", "%v", err)
 	} else {
 		line("program", "%s, as this version of eval compiles it", record.Program)

@@ -9,9 +9,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,7 +50,7 @@ func newHost(t *testing.T) *host {
 		"SECRET_FILE": h.path("home/secret"), "HOST_DIR": h.dir, "TEST_TMPDIR": h.path("tests"), "WORKSPACE": h.path("ws"), "STORE": h.path("store"),
 		"HARNESS": id, "FIRST": "", "HELPER": h.helper(t), "NEEDLE": reverse(secret), "ABSTRACT": "eval-escape-" + id, "SOCKET": h.path("socket"),
 		"TCP": listen(t, "tcp", "127.0.0.1:0"), "SHM": sharedMemory(t), "MQ": messageQueue(t), "DISK": disk(),
-		"INPUT": h.path("ws/p/input.txt"), "EXPECTED": h.path("ws/p/expected.txt"),
+		"EXPECTED": h.path("ws/p/expected.txt"),
 	}
 	h.vars["FIRST"] = h.vars["HELPER"] // inside it is PID 1: that of the host is nobody's to try
 	listen(t, "unix", h.vars["SOCKET"])
@@ -227,33 +229,66 @@ func (h *host) evCommand(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// outside makes a row's attempt as a child of the test.
-func (h *host) outside(t *testing.T, r row) string {
-	t.Helper()
+// controls makes all attempts of rows that have a control for this user, some
+// at a time.
+func (h *host) controls(noPython bool) []string {
+	out := make([]string, len(rows()))
+	sem := make(chan bool, runtime.NumCPU()+1)
+	var wg sync.WaitGroup
+	for i, r := range rows() {
+		if r.control.who&me() == 0 || r.in == python && noPython {
+			continue
+		}
+		wg.Go(func() {
+			sem <- true
+			defer func() { <-sem }()
+			var err error
+			if out[i], err = h.outside(r); err != nil {
+				out[i] = fmt.Sprintf("%v %s", err, errorOutput(err))
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// outside makes a row's attempt as a child of the test, in a folder of its own
+// and with an input of its own, which attempts may change.
+func (h *host) outside(r row) (result string, err error) {
 	dir, err := os.MkdirTemp(h.dir, "outside")
-	h.must(t, err)
+	if err == nil {
+		err = os.Mkdir(dir+"/p", 0o755)
+	}
+	for _, f := range []string{"input.txt", "expected.txt"} {
+		if err == nil {
+			err = os.WriteFile(dir+"/p/"+f, []byte("input\n"), 0o644)
+		}
+	}
+	if err != nil {
+		return "", err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	again := 1
 	if r.twice {
 		again = 2
 	}
-	result := ""
 	for range again {
 		argv := commandOf(r)
 		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		cmd.Dir, cmd.Stdin, cmd.ExtraFiles = dir, h.tty, h.planted
-		cmd.Env = slices.Concat(h.env, []string{"PATH=" + systemPath, "TMPDIR=" + dir})
+		cmd.Env = slices.Clone(h.env)
 		for name, value := range h.vars {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
+		cmd.Env = append(cmd.Env, "PATH="+systemPath, "TMPDIR="+dir, "INPUT="+dir+"/p/input.txt") // the last counts
 		b, err := cmd.Output()
 		if err != nil {
-			return fmt.Sprintf("%v: %s", err, errorOutput(err))
+			return "", err
 		}
 		result = resultOf(r, string(b))
 	}
-	return result
+	return result, nil
 }
 
 func errorOutput(err error) string {

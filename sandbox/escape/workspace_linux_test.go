@@ -79,7 +79,6 @@ func newBuild(h *host) *build {
 		b.line(`tool(name = "python", path = %s, data = %s)`, quote(py[0]), list(py[1:]))
 	}
 	vars := maps.Clone(h.vars)
-	delete(vars, "INPUT")
 	vars["FIRST"] = "1"
 	vars["EXPECTED"] = "/in/p/expected.txt"
 	b.line(`ENV = {"INPUT": "$(location input.txt)", "RESULT": "$(out result)",`)

@@ -102,7 +102,7 @@ func (a *Action) walkRun(w writer) {
 		if p.Unsealed {
 			marks := appendWords(appendWords(nil, a.Args), a.Env)
 			sum := blake3.Sum256(marks)
-			w.field("root marks", marks, hex.EncodeToString(sum[:6]), "")
+			w.field("unsealed paths", marks, hex.EncodeToString(sum[:6]), "")
 		}
 	}
 	if s := a.Sample; s != nil {
