@@ -106,7 +106,7 @@ func Compile(p Plan) (Program, error) {
 			return Program{}, fmt.Errorf("folder %q: no clean path below the working directory", f)
 		}
 	}
-	code, err := seccomp.Compile(p.Facts.Arch, seccomp.Options{Inet: true}) // to loopback and the proxy; no route leads further
+	code, err := seccomp.Compile(p.Facts.Arch)
 	if err != nil {
 		return Program{}, err
 	}

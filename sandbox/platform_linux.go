@@ -138,8 +138,8 @@ type compiled struct {
 	plan   Plan
 }
 
-// compile compiles a plan, or remembers: most runs of a build differ in their
-// inputs only, which makes them other programs, but those of a bench don't.
+// compile compiles a plan, or remembers the last ones: other inputs make another
+// program, but the reps of one question share theirs, as runs of a bench do.
 func (s *Sandbox) compile(p *Plan) (*compiled, error) {
 	s.mu.Lock()
 	for _, c := range s.cache {

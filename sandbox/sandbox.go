@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// Put stores what outputs hold: Store.PutReader of a class.
 	Put func(io.Reader) (cas.Digest, error)
-	// UIDBase is the first of the uids that a root harness gives to running
+	// UIDBase is the first of the 65,536 uids that a root harness gives to running
 	// slots; nobody else may have them. 0: DefaultUIDBase.
 	UIDBase uint32
 	// Resolver and Dial are the egress side's; nil: the system's.

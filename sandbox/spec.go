@@ -65,7 +65,7 @@ func (s Stream) Truncated() bool { return s.Total > int64(len(s.Data)) }
 // A Result is what the process did: facts, no judgement.
 type Result struct {
 	Status         Status
-	Limits         []string // that stopped it: wall, memory, processes, scratch, output; sorted
+	Limits         []string // that stopped it, in this order: wall, memory, processes, scratch, output
 	Survivors      int      // processes that outlived the target by the grace period
 	Stdout, Stderr Stream
 	Outputs        []collect.File

@@ -7,8 +7,9 @@ import (
 )
 
 // canonical gives the form of a host in which graph.Endpoint has it, or the
-// reason why there is none. It takes what graph.ParseEndpoint takes, and tells
-// addresses apart.
+// reason why there is none. It takes what graph.ParseEndpoint takes and a little
+// more (a last label such as 1a, which no list can have), and tells addresses
+// apart.
 func canonical(host string) (string, string) {
 	if a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err == nil && a.Zone() == "" {
 		return "", BadAddress

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -117,9 +118,46 @@ func (c *tally) note(r row, format string, args ...any) {
 	c.notes = append(c.notes, fmt.Sprintf("%d %s: %s", r.item, r.name, fmt.Sprintf(format, args...)))
 }
 
+// TestItems: each item of the catalogue has a row, or there is a reason.
+func TestItems(t *testing.T) {
+	t.Parallel()
+	have := map[int]bool{}
+	names := map[string]bool{}
+	for _, r := range rows() {
+		have[r.item] = true
+		if names[r.name] {
+			t.Errorf("two rows are named %q", r.name)
+		}
+		names[r.name] = true
+		if (r.want == "") == (r.fails == "") {
+			t.Errorf("%s: either something comes of it, or the action fails", r.name)
+		}
+	}
+	for items := range untried {
+		from, to, _ := strings.Cut(items, "-")
+		first, err := strconv.Atoi(from)
+		last := first
+		if err == nil && to != "" {
+			last, err = strconv.Atoi(to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := first; i <= last; i++ {
+			have[i] = true
+		}
+	}
+	for i := 1; i <= 80; i++ {
+		if !have[i] && !(i == 38 || i == 44) { // of amd64
+			t.Errorf("item %d has no row, and no reason", i)
+		}
+	}
+}
+
 // TestEscape makes every attempt of the table inside, by an action of its own,
 // and outside.
 func TestEscape(t *testing.T) {
+	t.Parallel()
 	needSeal(t)
 	h := newHost(t)
 	facts, err := sandbox.New(sandbox.Options{}).Facts()

@@ -22,6 +22,10 @@ var fileRows = []row{
 
 	{item: 3, name: "planted descriptors", in: native, try: "planted $PLANTED", want: "0", control: both("4")},
 
+	{item: 3, name: "mode of what stdin is", in: native, try: "mode 0", want: "EPERM|EROFS", control: both("ok").unless("EPERM")},
+
+	{item: 3, name: "times of what stdin is", in: native, try: "now 0", want: "EPERM|EROFS|EACCES", control: both("ok")},
+
 	{item: 4, name: "dots above the root", in: native, try: "up $SECRET_FILE", want: "ENOENT", control: both("ok")},
 	{item: 4, name: "out of a chroot", in: native, try: "out $SECRET_FILE", want: "EPERM", control: root("ok")},
 	{item: 5, name: "link out of scratch", in: native, try: "through $SECRET_FILE", want: "ENOENT", control: both("ok")},
@@ -66,9 +70,9 @@ var fileRows = []row{
 // be told from what is hidden, so the controls open the same.
 var deviceRows = []row{
 	{item: 12, name: "kernel log", in: native, try: "open /dev/kmsg", want: "ENOENT", control: root("ok").unless("ENOENT")},
-	{item: 12, name: "memory", in: native, try: "open /dev/mem", want: "ENOENT", control: root("ok").unless("ENOENT")},
+	{item: 12, name: "memory of the machine by device", in: native, try: "open /dev/mem", want: "ENOENT", control: root("ok").unless("ENOENT")},
 	{item: 12, name: "virtual machines", in: native, try: "open /dev/kvm", want: "ENOENT", control: root("ok").unless("ENOENT")},
-	{item: 12, name: "vsock", in: native, try: "open /dev/vsock", want: "ENOENT", control: root("ok").unless("ENOENT")},
+	{item: 12, name: "vsock device", in: native, try: "open /dev/vsock", want: "ENOENT", control: root("ok").unless("ENOENT")},
 	{item: 12, name: "fuse", in: native, try: "open /dev/fuse", want: "ENOENT", control: root("ok").unless("ENOENT")},
 	{item: 12, name: "loop control", in: native, try: "open /dev/loop-control", want: "ENOENT", control: root("ok").unless("ENOENT")},
 	{item: 12, name: "network tunnels", in: native, try: "open /dev/net/tun", want: "ENOENT", control: root("ok").unless("ENOENT|ENODEV")},

@@ -1,6 +1,7 @@
 package escape
 
 import (
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,7 @@ import (
 // stands in for it. The machine is one whose engine for containers forbids new
 // user namespaces.
 func TestNoSeal(t *testing.T) {
+	t.Parallel()
 	needSeal(t)
 	h := newHost(t)
 	b := newBuild(h)
@@ -41,6 +43,7 @@ func TestNoSeal(t *testing.T) {
 
 // TestNothingByPath: no program is looked for in PATH.
 func TestNothingByPath(t *testing.T) {
+	t.Parallel()
 	needSeal(t)
 	h := newHost(t)
 	b := newBuild(h)
@@ -72,6 +75,7 @@ func TestNothingByPath(t *testing.T) {
 // TestOutputsAreData: what an action makes is no part of the workspace that the
 // next build reads, and nothing of it is run.
 func TestOutputsAreData(t *testing.T) {
+	t.Parallel()
 	needSeal(t)
 	h := newHost(t)
 	b := newBuild(h)
@@ -102,6 +106,7 @@ printf '#!/bin/sh\necho hook >> %s\n' "$TEST_TMPDIR/ran" > d/.git/hooks/post-che
 // TestNothingPrivileged: no program of ours has, or wants, more rights than its
 // caller.
 func TestNothingPrivileged(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"ev", "attempt"} {
 		fi, err := os.Stat(binary(name))
 		if err != nil || fi.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0 {
@@ -114,12 +119,13 @@ func TestNothingPrivileged(t *testing.T) {
 // a second later, and no cgroup and no file for temporary use after the next
 // start.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	needSeal(t)
 	h := newHost(t)
 	mark := "88" + strconv.Itoa(os.Getpid())
 	b := newBuild(h)
 	for i := range 4 {
-		b.add("long"+strconv.Itoa(i), row{in: shell, try: "(sleep " + mark + " &) ; sleep " + mark}, "")
+		b.add("long"+strconv.Itoa(i), row{in: shell, try: fmt.Sprintf("(sleep %s%d &) ; sleep %[1]s%[2]d", mark, i)}, "")
 	}
 	b.add("short", row{in: shell, try: "echo ok"}, "")
 	b.write(t, h)
@@ -144,7 +150,7 @@ func TestKilled(t *testing.T) {
 	if seen < 8 {
 		t.Errorf("the most that ran at a time were %d", seen)
 	}
-	living := func() []int { return append(processes(t, "sleep\x00"+mark), processes(t, binary("ev")+"\x00build")...) }
+	living := func() []int { return append(processes(t, "sleep\x00"+mark), processes(t, h.path("store"))...) }
 	start := time.Now()
 	until(func() bool { return len(living()) == 0 })
 	if left := living(); len(left) > 0 || time.Since(start) > 5*time.Second {
@@ -192,7 +198,7 @@ func TestKilled(t *testing.T) {
 
 // until waits for a condition, not for ever.
 func until(done func() bool) {
-	for end := time.Now().Add(10 * time.Second); !done() && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); !done() && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

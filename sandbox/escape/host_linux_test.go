@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -32,6 +33,9 @@ type host struct {
 	tty     *os.File   // their stdin, a terminal if there is one
 }
 
+// serial tells hosts of one process apart where names are the machine's.
+var serial atomic.Int64
+
 // newHost fills a folder of its own, all of which is gone after the test.
 func newHost(t *testing.T) *host {
 	t.Helper()
@@ -48,7 +52,7 @@ func newHost(t *testing.T) *host {
 	secret := "needle" + id + "elddeen!"
 	h.vars = map[string]string{
 		"SECRET_FILE": h.path("home/secret"), "HOST_DIR": h.dir, "TEST_TMPDIR": h.path("tests"), "WORKSPACE": h.path("ws"), "STORE": h.path("store"),
-		"HARNESS": id, "FIRST": "", "HELPER": h.helper(t), "NEEDLE": reverse(secret), "ABSTRACT": "eval-escape-" + id, "SOCKET": h.path("socket"),
+		"HARNESS": id, "FIRST": "", "HELPER": h.helper(t), "NEEDLE": reverse(secret), "ABSTRACT": fmt.Sprintf("eval-escape-%s-%d", id, serial.Add(1)), "SOCKET": h.path("socket"),
 		"TCP": listen(t, "tcp", "127.0.0.1:0"), "SHM": sharedMemory(t), "MQ": messageQueue(t), "DISK": disk(),
 		"EXPECTED": h.path("ws/p/expected.txt"),
 	}
@@ -119,7 +123,7 @@ func listen(t *testing.T, network, addr string) string {
 
 func sharedMemory(t *testing.T) string {
 	t.Helper()
-	key := 0x65760000 | os.Getpid()&0xffff
+	key := 0x65760000 + int(serial.Add(1))<<16 + os.Getpid()&0xffff
 	id, err := unix.SysvShmGet(key, 4096, unix.IPC_CREAT|unix.IPC_EXCL|0o600)
 	if err != nil {
 		t.Fatalf("shared memory: %v", err)
@@ -130,7 +134,7 @@ func sharedMemory(t *testing.T) string {
 
 func messageQueue(t *testing.T) string {
 	t.Helper()
-	name := "eval-escape-" + strconv.Itoa(os.Getpid())
+	name := fmt.Sprintf("eval-escape-%d-%d", os.Getpid(), serial.Add(1))
 	text := append([]byte(name), 0)
 	fd, _, errno := unix.RawSyscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(&text[0])), unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600, 0, 0, 0)
 	if errno != 0 {

@@ -32,7 +32,7 @@ n=1; for try in 1 2 3 4 5 6 7 8 9; do n=$(grep -ls ') Z 1 ' /proc/[0-9]*/stat | 
 
 	{item: 28, name: "borders of memory", in: native, try: "call prctl 35 15 & 0 0", want: "EPERM", control: both("ok").unless("EPERM|EINVAL")},
 	{item: 28, name: "dumpable", in: native, try: "call prctl 4 1 0 0 0", want: "ok", control: both("ok")},   // allowed: it concerns itself alone
-	{item: 28, name: "subreaper", in: native, try: "call prctl 36 1 0 0 0", want: "ok", control: both("ok")}, // allowed: TestSurvivors has one
+	{item: 28, name: "subreaper", in: native, try: "call prctl 36 1 0 0 0", want: "ok", control: both("ok")}, // allowed: PID 1 ends all of them
 	{item: 28, name: "death signal", in: native, try: "call prctl 1 0 0 0 0", want: "ok", control: both("ok")},
 	{item: 28, name: "secure bits", in: native, try: "call prctl 28 1 0 0 0", want: "EPERM", control: root("ok")},
 

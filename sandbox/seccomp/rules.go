@@ -60,7 +60,7 @@ const (
 // kernel's parameter is: a 32-bit one is read from its low half alone,
 // since the kernel drops the rest, and so is a 16-bit one, masked. Values are
 // the same on both architectures.
-func (a *asm) rule(v verdict, opts Options) label {
+func (a *asm) rule(v verdict) label {
 	yes, no := a.allowed, a.denied
 	switch v {
 	case allow:
@@ -109,7 +109,7 @@ func (a *asm) rule(v verdict, opts Options) label {
 		return a.load(low(1), a.and(^uint32(schedResetOnFork), classes))
 
 	case socketDomain: // int family, int type, int protocol
-		return a.socket(opts)
+		return a.socket()
 
 	case socketpairDomain: // int family
 		return a.load(low(0), a.jump(jumpEqual, afUnix, yes, a.errno(eafnosupport)))
@@ -123,8 +123,10 @@ func (a *asm) nodeType(arg uint32) label {
 	return a.load(low(arg), a.and(sIFMT, types))
 }
 
-// socket allows unix sockets of any type, and streams over TCP and datagrams
-// over UDP where there is a network. All other families don't exist: vsock,
+// socket allows unix sockets of any type, streams over TCP and datagrams over
+// UDP, in every seal: the network namespace and Landlock say where they may lead,
+// and without a network "address family not supported" would help nobody to find
+// out why (decision 8). All other families don't exist: vsock,
 // which no network namespace contains, netlink (libc falls back), packet, alg,
 // key, xdp, bluetooth, can, tipc and those to come.
 //
@@ -132,11 +134,8 @@ func (a *asm) nodeType(arg uint32) label {
 // type is a list too. Protocols: a datagram socket may be for ICMP echo, a
 // stream for SCTP or MPTCP: much kernel, and of no use to a client of the proxy.
 // EPROTONOSUPPORT is the answer on which Go gives up MPTCP.
-func (a *asm) socket(opts Options) label {
+func (a *asm) socket() label {
 	noFamily := a.errno(eafnosupport)
-	if !opts.Inet {
-		return a.load(low(0), a.jump(jumpEqual, afUnix, a.allowed, noFamily))
-	}
 	noProtocol := a.errno(eprotonosupport)
 	udp := a.load(low(2), a.oneOf([]uint32{0, ipprotoUDP}, a.allowed, noProtocol))
 	tcp := a.load(low(2), a.oneOf([]uint32{0, ipprotoTCP}, a.allowed, noProtocol))

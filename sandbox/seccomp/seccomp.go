@@ -30,8 +30,8 @@
 // lies behind a pointer is never looked at: another thread may change it after
 // the filter has.
 //
-// The result is a pure function of its arguments, on any operating system: a
-// verifier compiles it again. The package knows nothing of installing.
+// The result is a pure function of the architecture, on any operating system: a
+// verifier compiles it again. No policy varies it. The package knows nothing of installing.
 package seccomp
 
 import (
@@ -45,13 +45,6 @@ type Instruction struct {
 	Code   uint16
 	JT, JF uint8
 	K      uint32
-}
-
-// Options are what a policy may vary.
-type Options struct {
-	// Inet allows TCP and UDP sockets over IPv4 and IPv6. Without it they don't
-	// exist (EAFNOSUPPORT). Unix sockets are always there.
-	Inet bool
 }
 
 // The numbers are below this on both architectures: the two tables have been
@@ -74,12 +67,12 @@ var machines = map[string]machine{
 }
 
 // Compile returns the filter for an architecture, by Go's name for it.
-func Compile(arch string, opts Options) ([]Instruction, error) {
+func Compile(arch string) ([]Instruction, error) {
 	m, ok := machines[arch]
 	if !ok {
 		return nil, fmt.Errorf("compile seccomp filter: no table for architecture %q", arch)
 	}
-	return program(m, verdicts(m), opts), nil
+	return program(m, verdicts(m)), nil
 }
 
 // Number is the number of a system call, by the kernel's name for it. It is
@@ -120,14 +113,14 @@ func verdicts(m machine) []verdict {
 }
 
 // program puts the parts together, from the last to the first, see asm.
-func program(m machine, vs []verdict, opts Options) []Instruction {
+func program(m machine, vs []verdict) []Instruction {
 	var a asm
 	a.answers()
 	var to [verdictCount]label // one copy of each block
 	var rs []run
 	add := func(nr int, v verdict) {
 		if to[v] == 0 {
-			to[v] = a.rule(v, opts)
+			to[v] = a.rule(v)
 		}
 		if n := len(rs); n == 0 || rs[n-1].to != to[v] {
 			rs = append(rs, run{first: uint32(nr), to: to[v]})

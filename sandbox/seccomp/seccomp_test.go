@@ -11,22 +11,18 @@ import (
 
 var arches = []string{"amd64", "arm64"}
 
-func compile(t *testing.T, arch string, opts Options) []Instruction {
+func compile(t *testing.T, arch string) []Instruction {
 	t.Helper()
-	p, err := Compile(arch, opts)
+	p, err := Compile(arch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func each(t *testing.T, f func(t *testing.T, arch string, opts Options, p []Instruction)) {
+func each(t *testing.T, f func(t *testing.T, arch string, p []Instruction)) {
 	for _, arch := range arches {
-		for _, opts := range []Options{{}, {Inet: true}} {
-			t.Run(fmt.Sprintf("%s/inet=%t", arch, opts.Inet), func(t *testing.T) {
-				f(t, arch, opts, compile(t, arch, opts))
-			})
-		}
+		t.Run(arch, func(t *testing.T) { f(t, arch, compile(t, arch)) })
 	}
 }
 
@@ -52,7 +48,7 @@ func expect(t *testing.T, p []Instruction, c call, what string, want uint32) {
 }
 
 func TestUnknownArchitecture(t *testing.T) {
-	if _, err := Compile("riscv64", Options{}); err == nil || !strings.Contains(err.Error(), "riscv64") {
+	if _, err := Compile("riscv64"); err == nil || !strings.Contains(err.Error(), "riscv64") {
 		t.Errorf("Compile for riscv64: %v", err)
 	}
 	if _, ok := Number("riscv64", "read"); ok {
@@ -64,7 +60,7 @@ func TestProgramIsValid(t *testing.T) {
 	if size := unsafe.Sizeof(Instruction{}); size != 8 {
 		t.Errorf("an Instruction has %d bytes, struct sock_filter 8", size)
 	}
-	each(t, func(t *testing.T, arch string, opts Options, p []Instruction) {
+	each(t, func(t *testing.T, arch string, p []Instruction) {
 		if err := validate(p); err != nil {
 			t.Error(err)
 		}
@@ -79,7 +75,7 @@ func TestProgramIsValid(t *testing.T) {
 		if len(p) > 160 || steps > 6000 {
 			t.Errorf("%d instructions, %d steps to read it for %d numbers", len(p), steps, numbers)
 		}
-		again := compile(t, arch, opts)
+		again := compile(t, arch)
 		if fmt.Sprint(p) != fmt.Sprint(again) {
 			t.Error("two compilations differ")
 		}
@@ -89,7 +85,7 @@ func TestProgramIsValid(t *testing.T) {
 // TestAgainstTables holds the tree against the plain meaning of the tables, for
 // each number.
 func TestAgainstTables(t *testing.T) {
-	each(t, func(t *testing.T, arch string, opts Options, p []Instruction) {
+	each(t, func(t *testing.T, arch string, p []Instruction) {
 		m := machines[arch]
 		want := map[uint32]verdict{}
 		for _, table := range tables {
@@ -117,7 +113,7 @@ func TestAgainstTables(t *testing.T) {
 }
 
 func TestNumbersBeyondTheTables(t *testing.T) {
-	each(t, func(t *testing.T, arch string, _ Options, p []Instruction) {
+	each(t, func(t *testing.T, arch string, p []Instruction) {
 		audit := machines[arch].audit
 		for _, nr := range []uint32{472, 511, 512, 999, 1 << 16, 0x3fffffff} {
 			expect(t, p, call{arch: audit, nr: nr}, "unknown number", errno(38))
@@ -133,7 +129,7 @@ func TestNumbersBeyondTheTables(t *testing.T) {
 }
 
 func TestForeignArchitecture(t *testing.T) {
-	each(t, func(t *testing.T, arch string, _ Options, p []Instruction) {
+	each(t, func(t *testing.T, arch string, p []Instruction) {
 		foreign := []uint32{0, 0x40000003 /* i386 */, 0x40000028 /* arm */, 0xc000003e, 0xc00000b7, 0xc00000f3 /* riscv64 */}
 		for _, audit := range foreign {
 			if audit == machines[arch].audit {
@@ -163,7 +159,7 @@ func TestFarJumps(t *testing.T) {
 			vs[i] = plain[rnd.IntN(len(plain))]
 		}
 		m := machines["amd64"]
-		p := program(m, vs, Options{Inet: true})
+		p := program(m, vs)
 		longest = max(longest, len(p))
 		if err := validate(p); err != nil {
 			t.Fatal(err)

@@ -169,7 +169,7 @@ var processes = []row{
 	{"getrandom", 318, 278, allow},
 
 	// Sockets.
-	{"socket", 41, 198, socketDomain},         // unix; inet and inet6 by Options.Inet, TCP and UDP only
+	{"socket", 41, 198, socketDomain},         // unix; inet and inet6, TCP and UDP only
 	{"socketpair", 53, 199, socketpairDomain}, // unix
 	{"bind", 49, 200, allow},
 	{"listen", 50, 201, allow},

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -19,6 +20,9 @@ var basics = table{
 	"list":     func(a []string) string { _, err := os.ReadDir(a[0]); return is(err) },
 	"may":      func(a []string) string { return is(unix.Access(a[0], unix.W_OK)) },
 	"call":     call,
+	"value":    value,
+	"target":   func(a []string) string { to, err := os.Readlink(a[0]); return to + errorText(err) },
+	"hostname": func([]string) string { name, err := os.Hostname(); return name + errorText(err) },
 	"sleep": func(a []string) string {
 		d, err := time.ParseDuration(a[0])
 		time.Sleep(d)
@@ -47,10 +51,30 @@ func open(path string, flags int) string {
 
 // call makes a system call: `call swapon @/nonexistent 0`. An argument is a
 // number, @TEXT for the address of a string, or & for that of 4 KiB of zeros.
+// value says what it returns.
 func call(a []string) string {
+	_, errno, problem := made(a)
+	if problem != "" {
+		return problem
+	}
+	return nameOf(errno)
+}
+
+func value(a []string) string {
+	n, errno, problem := made(a)
+	switch {
+	case problem != "":
+		return problem
+	case errno != 0:
+		return nameOf(errno)
+	}
+	return strconv.FormatUint(uint64(n), 10)
+}
+
+func made(a []string) (n uintptr, errno syscall.Errno, problem string) {
 	nr, ok := numbers[a[0]]
 	if !ok {
-		return "no-such-call"
+		return 0, 0, "no-such-call"
 	}
 	var args [6]uintptr
 	for i, word := range a[1:] {
@@ -64,13 +88,13 @@ func call(a []string) string {
 		default:
 			n, err := strconv.ParseInt(word, 0, 64)
 			if err != nil {
-				return "no-number"
+				return 0, 0, "no-number"
 			}
 			args[i] = uintptr(n)
 		}
 	}
-	_, _, errno := unix.RawSyscall6(nr, args[0], args[1], args[2], args[3], args[4], args[5])
-	return nameOf(errno)
+	n, _, errno = unix.RawSyscall6(nr, args[0], args[1], args[2], args[3], args[4], args[5])
+	return n, errno, ""
 }
 
 // What calls point to must stay where it is: globals, and what they hold, do.
@@ -83,6 +107,7 @@ var numbers = map[string]uintptr{
 	"acct": unix.SYS_ACCT, "add_key": unix.SYS_ADD_KEY, "adjtimex": unix.SYS_ADJTIMEX, "bpf": unix.SYS_BPF,
 	"chroot": unix.SYS_CHROOT, "clock_settime": unix.SYS_CLOCK_SETTIME, "clone3": unix.SYS_CLONE3,
 	"delete_module": unix.SYS_DELETE_MODULE, "fanotify_init": unix.SYS_FANOTIFY_INIT, "finit_module": unix.SYS_FINIT_MODULE,
+	"fcntl": unix.SYS_FCNTL, "getsid": unix.SYS_GETSID, "umask": unix.SYS_UMASK,
 	"fsconfig": unix.SYS_FSCONFIG, "fsmount": unix.SYS_FSMOUNT, "fsopen": unix.SYS_FSOPEN, "fspick": unix.SYS_FSPICK,
 	"init_module": unix.SYS_INIT_MODULE, "io_setup": unix.SYS_IO_SETUP, "io_uring_enter": unix.SYS_IO_URING_ENTER,
 	"io_uring_register": unix.SYS_IO_URING_REGISTER, "io_uring_setup": unix.SYS_IO_URING_SETUP, "ioctl": unix.SYS_IOCTL,

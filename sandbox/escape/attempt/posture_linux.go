@@ -23,6 +23,7 @@ func posture([]string) string {
 			b.WriteString(l + "\n")
 		}
 	}
+	fds := descriptors() // before the runtime has any of its own
 	section("status", statusLines()...)
 	var ns []string
 	for _, n := range []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"} {
@@ -30,7 +31,7 @@ func posture([]string) string {
 		ns = append(ns, n+" "+to+errorText(err))
 	}
 	section("namespaces", ns...)
-	section("descriptors", descriptors()...)
+	section("descriptors", fds...)
 	section("limits", limits()...)
 	section("mounts", fileLines("/proc/self/mountinfo")...)
 	env := os.Environ()

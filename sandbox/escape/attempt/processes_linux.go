@@ -128,24 +128,6 @@ var processes = table{
 		}
 		return "ok"
 	},
-	// zombies says how many of the dead nobody has reaped, and whether the parent
-	// of orphans is PID 1.
-	"zombies": func([]string) string {
-		deadline := time.Now().Add(3 * time.Second)
-		for {
-			n := 0
-			stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-			for _, s := range stats {
-				if b, _ := os.ReadFile(s); strings.Contains(string(b), ") Z 1 ") {
-					n++
-				}
-			}
-			if n == 0 || time.Now().After(deadline) {
-				return strconv.Itoa(n)
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	},
 	// needle TEXT looks for a text, given in reverse, in all environments and
 	// command lines that there are.
 	"needle": func(a []string) string {

@@ -50,8 +50,6 @@ var sockets = table{
 	},
 	// proxy TARGET asks the proxy for a connection, and gives the status.
 	"proxy": func(a []string) string { return ask("127.0.0.1:3128", a[0]) },
-	// ask PORT TARGET asks a proxy elsewhere.
-	"ask": func(a []string) string { return ask(a[0], a[1]) },
 	// rights sends a descriptor through the proxy's connection.
 	"rights": func([]string) string {
 		c, err := net.DialTimeout("tcp", "127.0.0.1:3128", 2*time.Second)
