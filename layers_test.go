@@ -26,7 +26,8 @@ var layers = []struct {
 	{"rules/world", []string{"starlark", "workspace/graph", "cas"}},
 	{"sandbox", []string{"cas", "workspace/graph", "sandbox"}}, // sandbox itself of its parts only
 	{"starlark", []string{"workspace/graph", "cas", "rules"}},
-	{"workspace", []string{"workspace/graph", "cas"}},
+	{"workspace", []string{"workspace/graph", "workspace/statcache", "cas"}},
+	{"workspace/statcache", nil},
 	{"workspace/graph", []string{"cas"}},
 	{"workspace/engine", []string{"workspace/graph", "cas", "sandbox", "starlark"}},
 	{"cmd", []string{"cas", "rules", "sandbox", "starlark", "workspace"}},

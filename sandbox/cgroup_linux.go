@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,7 +151,18 @@ func sweepGroups(dir string) {
 		if !ours || !ok || err != nil || n == os.Getpid() || syscall.Kill(n, 0) != syscall.ESRCH {
 			continue
 		}
+		// A process that isn't there may be in another pid namespace: whoever
+		// lives holds a lock too.
 		group := filepath.Join(dir, e.Name())
+		f, err := os.Open(group)
+		if err != nil {
+			continue
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		f.Close()
+		if err != nil {
+			continue
+		}
 		os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0)
 		removeGroup(group)
 	}
@@ -172,6 +184,7 @@ func removeGroup(dir string) {
 type cgroup struct {
 	dirs   []string // memory and pids; one of v2
 	limits graph.Limits
+	locks  []*os.File // of each folder: locked while we live
 	procs  []*os.File // cgroup.procs of each
 	events []event
 }
@@ -183,11 +196,8 @@ type event struct {
 	seen           int64
 }
 
-// of gives the group of a slot, with limits.
+// of gives the group of a slot, with limits. There are groups: mode isn't none.
 func (c *cgroups) of(slot int, l graph.Limits) (*cgroup, error) {
-	if c.mode() == "none" {
-		return nil, nil
-	}
 	c.mu.Lock()
 	g := c.groups[slot]
 	c.mu.Unlock()
@@ -205,7 +215,8 @@ func (c *cgroups) of(slot int, l graph.Limits) (*cgroup, error) {
 			return nil, err
 		}
 	}
-	return g, nil
+	_, err := g.hit() // what a run before hit and, cancelled, never asked for
+	return g, err
 }
 
 func (c *cgroups) make(slot int) (*cgroup, error) {
@@ -223,6 +234,13 @@ func (c *cgroups) make(slot int) (*cgroup, error) {
 			break
 		}
 		var f *os.File
+		if f, err = os.Open(d); err != nil {
+			break
+		}
+		g.locks = append(g.locks, f)
+		if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			break
+		}
 		if f, err = os.OpenFile(d+"/cgroup.procs", os.O_WRONLY, 0); err != nil {
 			break
 		}
@@ -242,6 +260,7 @@ func (c *cgroups) make(slot int) (*cgroup, error) {
 
 // set writes limits.
 func (g *cgroup) set(l graph.Limits, v2 bool) error {
+	g.limits = graph.Limits{}                                                                  // half of them may be written
 	memory, processes := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.Processes+1, 10) // and PID 1
 	dir := g.dirs[0]
 	files := [][2]string{{g.dirs[len(g.dirs)-1] + "/pids.max", processes}}
@@ -289,15 +308,18 @@ func (g *cgroup) join(pid int) error {
 }
 
 // hit lists the limits that were run into since it was asked last.
-func (g *cgroup) hit() []string {
+func (g *cgroup) hit() ([]string, error) {
 	if g == nil {
-		return nil
+		return nil, nil
 	}
 	var out []string
 	for i := range g.events {
 		e := &g.events[i]
 		b := make([]byte, 512)
-		n, _ := e.file.ReadAt(b, 0)
+		n, err := e.file.ReadAt(b, 0)
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
 		for line := range bytes.Lines(b[:n]) {
 			f := strings.Fields(string(line))
 			if len(f) != 2 || f[0] != e.counter {
@@ -309,11 +331,11 @@ func (g *cgroup) hit() []string {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 func (g *cgroup) remove() {
-	for _, f := range g.procs {
+	for _, f := range append(g.procs, g.locks...) {
 		f.Close()
 	}
 	for _, e := range g.events {

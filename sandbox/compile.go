@@ -158,9 +158,8 @@ func checkMounts(mounts []graph.Mount) error {
 			return fmt.Errorf("mount %q: either a source or a link", m.Path)
 		}
 		last = m.Path
-		switch top(m.Path) {
-		case "/proc", "/dev", "/scratch", "/.seal", "/.probe", "/old", "/sys":
-			return fmt.Errorf("mount %q: the seal keeps %s to itself", m.Path, top(m.Path))
+		if own := graph.ReservedPath(m.Path); own != "" && own != InDir {
+			return fmt.Errorf("mount %q: the seal keeps %s to itself", m.Path, own)
 		}
 		for up := path.Dir(m.Path); up != "/"; up = path.Dir(up) {
 			if leaves[up] {
@@ -183,11 +182,11 @@ func top(p string) string {
 // begin makes the child one that can do no harm while it is set up.
 func (c *compiler) begin(p *Plan) {
 	c.layer = "limits"
-	// 1, not 0: a core_pattern that is a pipe ignores 0 and would get the
-	// memory, which is still the harness's.
-	c.add("prlimit64", num(0), num(rlimitCore), rlimit(1), num(0))
+	c.add("prlimit64", num(0), num(rlimitCore), rlimit(coreLimit), num(0))
 	c.layer = "session"
 	c.add("setsid")
+	// The harness's could make another machine of this one (setarch i686).
+	c.add("personality", num(0))
 	c.layer = "fds"
 	for fd, name := range []string{"stdin", "stdout", "stderr", "death", "control", "image", "passing"} {
 		flags := int64(0)
@@ -228,7 +227,7 @@ func (c *compiler) identity(p *Plan) {
 		if m.Link != "" {
 			continue
 		}
-		fd := c.open("open_tree", num(atCwd), sym("input/"+m.Digest.String()), num(openTreeClone|openCloexec|atRecursive|atSymlinkNofolow|atNoAutomount))
+		fd := c.open("open_tree", num(atCwd), named("input/"+m.Digest.String(), "mount/"+strconv.Itoa(i)), num(openTreeClone|openCloexec|atRecursive|atSymlinkNofolow|atNoAutomount))
 		// What was opened is compared with what was meant, before the word to go.
 		c.add("statx", num(int64(fd)), str(""), num(atEmptyPath), num(statxIno), sym("stat/"+strconv.Itoa(i)))
 		c.add("mount_setattr", num(int64(fd)), str(""), num(atEmptyPath|atRecursive),
@@ -412,41 +411,50 @@ func (c *compiler) names() {
 	c.add("chdir", str(WorkDir))
 }
 
+// coreLimit is 1, not 0: a core_pattern that is a pipe ignores 0 and would get
+// the memory, which at first is the harness's.
+const coreLimit = 1
+
 // openFiles is how many descriptors a process may have.
 const openFiles = 4096
 
-func (c *compiler) limits(p *Plan) {
-	c.layer = "limits"
+// limitsOf gives the limits that a plan sets, by resource; the hard one and the
+// soft one are equal.
+func limitsOf(p *Plan) map[int]int64 {
 	l := p.Policy.Limits
-	processes := l.Processes + 1 // and PID 1
-	if p.Facts.Cgroup != "none" {
-		// The kernel looks at this limit first. At the same number it would hide
-		// that the cgroup's was hit, which alone is counted and so a fact.
-		processes++
-	}
-	rows := []struct {
-		resource int
-		limit    int64
-	}{
-		{rlimitFsize, l.Scratch},
-		{rlimitNofile, openFiles},
-		{rlimitNproc, processes},
-		{rlimitStack, 8 << 20},
-		{rlimitMemlock, 8 << 20},
-		{rlimitSigpending, 1024},
-		{rlimitMsgqueue, 800 << 10},
-		{rlimitNice, 0},
-		{rlimitRtprio, 0},
+	limits := map[int]int64{
+		rlimitCore:       coreLimit,
+		rlimitFsize:      l.Scratch,
+		rlimitNofile:     openFiles,
+		rlimitNproc:      l.Processes + 1, // and PID 1
+		rlimitStack:      8 << 20,
+		rlimitMemlock:    8 << 20,
+		rlimitSigpending: 1024,
+		rlimitMsgqueue:   800 << 10,
+		rlimitNice:       0,
+		rlimitRtprio:     0,
 	}
 	if p.Facts.Cgroup == "none" {
 		// DATA and not AS: what V8 and Go reserve without using it doesn't count.
-		rows = append(rows, struct {
-			resource int
-			limit    int64
-		}{rlimitData, l.Memory})
+		limits[rlimitData] = l.Memory
+	} else {
+		// The kernel looks at this limit first. At the same number it would hide
+		// that the cgroup's was hit, which alone is counted and so a fact.
+		limits[rlimitNproc]++
 	}
-	for _, r := range rows {
-		c.add("prlimit64", num(0), num(int64(r.resource)), rlimit(p.Facts.ceiling(r.resource, r.limit)), num(0))
+	for resource, n := range limits {
+		limits[resource] = p.Facts.ceiling(resource, n)
+	}
+	return limits
+}
+
+func (c *compiler) limits(p *Plan) {
+	c.layer = "limits"
+	limits := limitsOf(p)
+	for _, resource := range slices.Sorted(maps.Keys(limits)) {
+		if resource != rlimitCore { // set first of all
+			c.add("prlimit64", num(0), num(int64(resource)), rlimit(limits[resource]), num(0))
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -58,6 +59,9 @@ func (h host) nested() bool {
 	return err == nil && h.status("NoNewPrivs") == "1" && strings.Trim(h.status("CapBnd"), "0") == ""
 }
 
+// namespaceLayers are those that a clone makes, and a limit on namespaces stops.
+var namespaceLayers = []string{"user", "mount", "pid", "net", "ipc", "uts", "cgroup"}
+
 // dockerFlags are what a seal needs of a container.
 const dockerFlags = "start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined " +
 	"(or a seccomp profile that allows clone with new namespaces, mount and pivot_root)"
@@ -77,7 +81,7 @@ func (h host) explain(layer string, err error) (cause, hint string) {
 	case layer == "proc" && denied && len(h.overProc()) > 0:
 		return "parts of /proc are hidden by mounts over them (" + h.overProc()[0] + " …), as container engines do",
 			"start the container with --security-opt systempaths=unconfined"
-	case errno == syscall.ENOSPC || errno == syscall.EUSERS:
+	case slices.Contains(namespaceLayers, layer) && (errno == syscall.ENOSPC || errno == syscall.EUSERS):
 		if h.read("proc/sys/user/max_user_namespaces") == "0" {
 			return "user.max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"
 		}

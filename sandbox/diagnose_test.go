@@ -97,6 +97,10 @@ func TestExplain(t *testing.T) {
 			cause: "too old", hint: "5.13",
 		},
 		{
+			name: "a full file system", layer: "root", errno: syscall.ENOSPC,
+			files: map[string]string{"proc/self/status": status("0", "0", all)},
+		},
+		{
 			name: "unknown", layer: "root", errno: syscall.EIO,
 			files: map[string]string{"proc/self/status": status("0", "0", all)},
 		},

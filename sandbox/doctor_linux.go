@@ -55,7 +55,12 @@ var optional = map[string]bool{"proc": true, "seccomp": true, "landlock": true, 
 func (s *Sandbox) Probe() []Finding {
 	failed := map[string]error{}
 	if _, err := s.Facts(); err != nil {
-		failed["landlock"] = err
+		layer := "reap"
+		var no *UnavailableError
+		if errors.As(err, &no) {
+			layer = no.Layer
+		}
+		failed[layer] = err
 	}
 	states := map[string]Layer{}
 	for _, ns := range []struct {

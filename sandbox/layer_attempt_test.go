@@ -153,6 +153,7 @@ func TestLayerAttempts(t *testing.T) {
 // attempted runs one attempt and gives its result.
 func attempted(t *testing.T, s *Sandbox, sp Spec) string {
 	t.Helper()
+	defer s.Close()
 	s.o.Put = func(r io.Reader) (cas.Digest, error) { return cas.BLAKE3.SumReader(r) }
 	res, err := s.Run(context.Background(), sp)
 	if err != nil {

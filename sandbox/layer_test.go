@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -76,9 +77,11 @@ func needSeal(t *testing.T, s *Sandbox) {
 // say which, and the target doesn't run.
 func TestLayerOff(t *testing.T) {
 	s := New(Options{})
+	t.Cleanup(s.Close)
 	needSeal(t, s)
 	for layer, edit := range layerOff {
 		s := New(Options{})
+		t.Cleanup(s.Close)
 		s.edit = edit
 		res, err := s.Run(context.Background(), Spec{Args: []string{"/none"}, Policy: graph.Policy{Limits: graph.DefaultLimits}})
 		var setup *SetupError
@@ -91,6 +94,7 @@ func TestLayerOff(t *testing.T) {
 // TestRowFails: the error names the row that failed, and its errno.
 func TestRowFails(t *testing.T) {
 	s := New(Options{})
+	t.Cleanup(s.Close)
 	needSeal(t, s)
 	at := 0
 	s.edit = func(p *Program) {
@@ -114,6 +118,7 @@ func TestRowFails(t *testing.T) {
 // TestHarnessUnchanged: what the child does to itself doesn't reach us.
 func TestHarnessUnchanged(t *testing.T) {
 	s := New(Options{})
+	t.Cleanup(s.Close)
 	needSeal(t, s)
 	before := ownPosture(t)
 	for range 5 {
@@ -143,4 +148,49 @@ func ownPosture(t *testing.T) (p posture) {
 	p.cwd, _ = os.Getwd()
 	unix.PthreadSigmask(unix.SIG_SETMASK, nil, &p.mask)
 	return p
+}
+
+// TestSamePlan: each field of what a plan is made of tells two programs apart,
+// or is known not to be in them.
+func TestSamePlan(t *testing.T) {
+	notInPrograms := map[string]bool{
+		"Mount.Source": true, "Mount.Executable": true, // Tree: whether it is nil
+		"Policy.Unsealed": true, "Policy.Network": true, // Network: whether it is empty
+	}
+	edits := map[string]func(*Plan){
+		"Plan.Facts":       func(p *Plan) { p.Facts.Landlock = 3 },
+		"Plan.Listener":    func(p *Plan) { p.Listener = !p.Listener },
+		"Plan.Folders":     func(p *Plan) { p.Folders = []string{"x"} },
+		"Plan.Policy":      func(p *Plan) { p.Policy.Network = nil },
+		"Plan.Mounts":      func(p *Plan) { p.Mounts = p.Mounts[1:] },
+		"Policy.Forward":   func(p *Plan) { p.Policy.Forward = nil },
+		"Policy.Limits":    func(p *Plan) { p.Policy.Limits = graph.Limits{} },
+		"Limits.Memory":    func(p *Plan) { p.Policy.Limits.Memory++ },
+		"Limits.Scratch":   func(p *Plan) { p.Policy.Limits.Scratch++ },
+		"Limits.Output":    func(p *Plan) { p.Policy.Limits.Output++ },
+		"Limits.Processes": func(p *Plan) { p.Policy.Limits.Processes++ },
+		"Limits.Wall":      func(p *Plan) { p.Policy.Limits.Wall++ },
+		"Mount.Path":       func(p *Plan) { p.Mounts[1].Path += "x" },
+		"Mount.Digest":     func(p *Plan) { p.Mounts[1].Digest = sum("other") },
+		"Mount.Tree":       func(p *Plan) { p.Mounts[4].Tree = nil },
+		"Mount.Link":       func(p *Plan) { p.Mounts[0].Link = "x" },
+	}
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[Plan](), reflect.TypeFor[graph.Policy](), reflect.TypeFor[graph.Limits](), reflect.TypeFor[graph.Mount](),
+	} {
+		for i := range typ.NumField() {
+			name := typ.Name() + "." + typ.Field(i).Name
+			edit := edits[name]
+			if edit == nil {
+				if !notInPrograms[name] {
+					t.Errorf("samePlan: is %s in programs?", name)
+				}
+				continue
+			}
+			a, b := somePlan(), somePlan()
+			if edit(&b); samePlan(&a, &b) {
+				t.Errorf("plans that differ in %s are the same", name)
+			}
+		}
+	}
 }

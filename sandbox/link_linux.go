@@ -12,9 +12,9 @@ import (
 
 // opWords is how many words the trampoline's struct of one row has:
 //
-//	number, six arguments, result, may-fail
+//	number, six arguments, result
 const (
-	opWords  = 9
+	opWords  = 8
 	opResult = 7
 	opSize   = opWords * 8
 )
@@ -71,9 +71,6 @@ func layOut(p Program, arch string) (*template, error) {
 			return nil, fmt.Errorf("lay out row %d: %s has no number on %s", i, r.Call, arch)
 		}
 		t.word(base, uint64(nr))
-		if r.MayFail {
-			t.word(base+8*8, 1)
-		}
 		for j, a := range r.Args {
 			pos := base + 8*(1+j)
 			switch a.kind {
@@ -97,7 +94,7 @@ func layOut(p Program, arch string) (*template, error) {
 			case message:
 				t.pointer(pos, t.message(a.bytes))
 			case symbol:
-				t.symbols = append(t.symbols, symbolUse{pos, a.text})
+				t.symbols = append(t.symbols, symbolUse{pos, a.bind})
 			}
 		}
 	}
@@ -214,7 +211,7 @@ func (l *linked) bytes(name string, n int) []byte {
 // failure finds the row at which the child stopped.
 func (l *linked) failure() error {
 	for i, r := range l.rows {
-		if n := l.result(i); n < 0 && n > -4096 && !r.MayFail {
+		if n := l.result(i); n < 0 && n > -4096 {
 			return &SetupError{Row: i, Layer: r.Layer, Call: r.call(), Err: unix.Errno(-n)}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -48,10 +49,10 @@ func (r *run) observe(hello []byte) error {
 		return &SetupError{Row: -1, Layer: "reap", Call: "read PID 1's hello", Err: err}
 	}
 	layers := map[string]*Layer{}
-	set := func(name, state, detail string) { layers[name] = &Layer{name, state, detail} }
 	for _, name := range LayerNames {
-		set(name, Applied, "")
+		layers[name] = &Layer{Name: name, State: Applied}
 	}
+	observed := func(name string) { layers[name].State = Observed }
 	for i, p := range pid1.Probes {
 		if !p.Holds(raw[i]) {
 			if r.s.forgiven(p.Layer) {
@@ -73,7 +74,7 @@ func (r *run) observe(hello []byte) error {
 		if ino == r.s.own[name] && !r.s.forgiven(name) {
 			return &SetupError{Row: -1, Layer: name, Call: "observe the namespace", Err: errors.New("it is the harness's own")}
 		}
-		set(name, Observed, "")
+		observed(name)
 	}
 	status, err := r.status()
 	if err != nil {
@@ -83,8 +84,12 @@ func (r *run) observe(hello []byte) error {
 		if e.got != e.want && !r.s.forgiven(e.layer) {
 			return &SetupError{Row: -1, Layer: e.layer, Call: "observe " + e.field, Err: fmt.Errorf("%q, not %q", e.got, e.want)}
 		}
-		set(e.layer, Observed, "")
+		observed(e.layer)
 	}
+	if err := r.observeLimits(); err != nil {
+		return &SetupError{Row: -1, Layer: "limits", Call: "observe limits", Err: err}
+	}
+	observed("limits")
 	// An ordinary user can't list the descriptors of a process that isn't
 	// dumpable: there, PID 1's probe has to do.
 	if r.plan.Facts.Variant == VariantRoot {
@@ -95,9 +100,12 @@ func (r *run) observe(hello []byte) error {
 		if len(fds) != pid1.ControlFD+1 && !r.s.forgiven("fds") {
 			return &SetupError{Row: -1, Layer: "fds", Call: "observe descriptors", Err: fmt.Errorf("%d are open, not 0 to %d", len(fds), pid1.ControlFD)}
 		}
-		set("fds", Observed, "")
+		observed("fds")
 	}
 	for _, name := range LayerNames {
+		if want := layerState(r.plan.Facts, name); layers[name].State != want && !r.s.forgiven(name) {
+			return &SetupError{Row: -1, Layer: name, Call: "observe the layer", Err: fmt.Errorf("it is %s, not %s", layers[name].State, want)}
+		}
 		r.layers = append(r.layers, *layers[name])
 	}
 	return nil
@@ -116,6 +124,61 @@ func (r *run) outer() int {
 	return os.Geteuid()
 }
 
+// observeLimits compares the limits of PID 1, and the group it is in, with what
+// they must be.
+func (r *run) observeLimits() error {
+	if r.s.forgiven("limits") {
+		return nil
+	}
+	b, err := readProc(r.pid, "limits")
+	if err != nil {
+		return err
+	}
+	for resource, want := range limitsOf(&r.plan) {
+		title := limitTitles[resource]
+		i := bytes.Index(b, []byte(title))
+		if i < 0 {
+			return fmt.Errorf("no line %q", title)
+		}
+		line, _, _ := bytes.Cut(b[i+len(title):], []byte("\n"))
+		f := strings.Fields(string(line))
+		if n := strconv.FormatInt(want, 10); len(f) < 2 || f[0] != n || f[1] != n {
+			return fmt.Errorf("%s: %s, not %s", title, line, n)
+		}
+	}
+	if r.group == nil {
+		return nil
+	}
+	if b, err = readProc(r.pid, "cgroup"); err != nil {
+		return err
+	}
+	for _, dir := range r.group.dirs {
+		if !bytes.Contains(b, []byte("/"+filepath.Base(dir)+"\n")) {
+			return fmt.Errorf("it is not in the group %s", dir)
+		}
+	}
+	return nil
+}
+
+// limitTitles are the names of limits in /proc/PID/limits.
+var limitTitles = map[int]string{
+	rlimitCore: "Max core file size", rlimitData: "Max data size", rlimitFsize: "Max file size", rlimitMemlock: "Max locked memory",
+	rlimitMsgqueue: "Max msgqueue size", rlimitNice: "Max nice priority", rlimitNofile: "Max open files", rlimitNproc: "Max processes",
+	rlimitRtprio: "Max realtime priority", rlimitSigpending: "Max pending signals", rlimitStack: "Max stack size",
+}
+
+// readProc reads a short file of a process.
+func readProc(pid int, name string) ([]byte, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/%s", pid, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	b := make([]byte, 8<<10)
+	n, err := unix.Read(fd, b)
+	return b[:max(n, 0)], err
+}
+
 func resultName(n int64) string {
 	if n < 0 {
 		return unix.ErrnoName(unix.Errno(-n))
@@ -127,18 +190,12 @@ func resultName(n int64) string {
 type procStatus map[string]string
 
 func (r *run) status() (procStatus, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/status", r.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	b := make([]byte, 8<<10)
-	n, err := unix.Read(fd, b)
+	b, err := readProc(r.pid, "status")
 	if err != nil {
 		return nil, err
 	}
 	out := procStatus{}
-	for line := range bytes.Lines(b[:n]) {
+	for line := range bytes.Lines(b) {
 		name, value, _ := strings.Cut(string(line), ":")
 		out[name] = strings.Join(strings.Fields(value), " ")
 	}
@@ -155,6 +212,8 @@ func (s procStatus) expect(uid int) []expectation {
 		{"pid", "NSpid", lastField(s["NSpid"]), "1"},
 		{"caps", "NoNewPrivs", s["NoNewPrivs"], "1"},
 		{"seccomp", "Seccomp", s["Seccomp"], "2"},
+		{"session", "NSsid", lastField(s["NSsid"]), "1"},
+		{"env", "Umask", s["Umask"], "0022"},
 	}
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		out = append(out, expectation{"caps", set, strings.TrimLeft(s[set], "0"), ""})

@@ -40,6 +40,8 @@ type platform struct {
 // Facts finds out, once, what programs are compiled from here.
 func (s *Sandbox) Facts() (Facts, error) {
 	s.once.Do(func() { s.factsErr = s.find() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.facts, s.factsErr
 }
 
@@ -48,14 +50,14 @@ func (s *Sandbox) find() error {
 	if os.Geteuid() == 0 {
 		s.facts.Variant = VariantRoot
 	}
+	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil {
+		s.dumpable = n == 1
+	}
 	abi, _, errno := unix.RawSyscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1)
 	if errno != 0 {
 		return &UnavailableError{Layer: "landlock", Err: errno, Hint: hintLandlock(errno)}
 	}
 	s.facts.Landlock = int(abi)
-	if n, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); err == nil {
-		s.dumpable = n == 1
-	}
 	var err error
 	if s.own, err = namespacesOf("self"); err != nil {
 		return fmt.Errorf("find the seal's facts: %w", err)
@@ -73,6 +75,14 @@ func (s *Sandbox) find() error {
 	}
 	s.found = true
 	return nil
+}
+
+// withoutCgroups gives up control groups, for good.
+func (s *Sandbox) withoutCgroups() Facts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts.Cgroup = "none"
+	return s.facts
 }
 
 // ceilings reads the hard limits that a seal could run into.
@@ -211,7 +221,11 @@ func listenerOf(fd int) (net.Listener, error) {
 	}
 	f := os.NewFile(uintptr(dup), "listener")
 	defer f.Close()
-	return net.FileListener(f)
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, &SetupError{Row: -1, Layer: "egress", Call: "take over a listener", Err: err}
+	}
+	return ln, nil
 }
 
 func leUint64(b []byte) uint64 { return binary.LittleEndian.Uint64(b) }

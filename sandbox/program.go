@@ -20,10 +20,9 @@ type Program struct {
 // two runs of one policy ($input/DIGEST, $uid_map, $argv) is named, not
 // written out, so that equal policies have equal programs on every machine.
 type Row struct {
-	Layer   string // as doctor and records name it
-	Call    string
-	Args    []Operand
-	MayFail bool
+	Layer string // as doctor and records name it
+	Call  string
+	Args  []Operand
 	// FD is the descriptor that the call must return, -1 if it returns none.
 	// All others are closed by an early row, so numbers are known beforehand.
 	FD int
@@ -31,6 +30,7 @@ type Row struct {
 
 // An Operand is one argument of a row.
 type Operand struct {
+	bind  string // of a symbol: what its value is found by
 	kind  operandKind
 	value uint64
 	text  string // of a symbol its name; of a string the string
@@ -51,9 +51,13 @@ const (
 func num(n int64) Operand          { return Operand{kind: number, value: uint64(n)} }
 func str(s string) Operand         { return Operand{kind: text, text: s} }
 func blob(b []byte) Operand        { return Operand{kind: data, bytes: b} }
-func sym(name string) Operand      { return Operand{kind: symbol, text: name} }
+func sym(name string) Operand      { return named(name, name) }
 func bpf(b []byte) Operand         { return Operand{kind: filter, bytes: b} }
 func descriptors(f []byte) Operand { return Operand{kind: message, bytes: f} }
+
+// named is a symbol whose name alone doesn't say which of several it is: two
+// inputs may have one digest.
+func named(name, bind string) Operand { return Operand{kind: symbol, text: name, bind: bind} }
 
 // String writes the operand as it is hashed.
 func (o Operand) String() string {
@@ -82,9 +86,6 @@ func (r Row) String() string {
 	b.WriteString(r.call())
 	if r.FD >= 0 {
 		fmt.Fprintf(&b, " = %d", r.FD)
-	}
-	if r.MayFail {
-		b.WriteString(" may fail")
 	}
 	return b.String()
 }

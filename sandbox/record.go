@@ -89,6 +89,25 @@ type Layer struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// layerState is how a layer is known on Linux. That it is so of a run is
+// checked before its target starts.
+func layerState(f Facts, name string) string {
+	switch name {
+	case "user", "mount", "pid", "net", "ipc", "uts", "cgroup", "caps", "seccomp", "limits", "session", "env":
+		return Observed
+	case "fds":
+		// An ordinary user can't list the descriptors of a process that isn't
+		// dumpable.
+		if f.Variant == VariantRoot {
+			return Observed
+		}
+		return Probed
+	case "root", "proc", "dev", "landlock":
+		return Probed
+	}
+	return Applied
+}
+
 // Kernel says what ran below the seal; programs don't depend on it.
 type Kernel struct {
 	System  string `json:"system"` // linux, darwin
@@ -105,9 +124,9 @@ var LayerNames = []string{
 // notSealed is what no layer of ours hides or fixes.
 var notSealed = []string{
 	"wall clock", "CPU model and count", "kernel release", "process ids", "addresses (ASLR) and random bytes",
-	"order of entries in bound folders of the host", "when others use files that are bound (inotify, access times)",
+	"order of entries in bound folders of the host", "when others use files that are bound (inotify, access times, locks)",
 	"host paths, devices and the outer uid in /proc/self/mountinfo, the harness's process id in /proc/self/cgroup",
-	"the machine's memory, load and uptime (sysinfo), the size of its file systems", "the owner of inputs: eval or nobody",
+	"the machine's memory, load and uptime (sysinfo), the size of its file systems", "the owner of inputs: eval or nobody", "priority, scheduling and limits on CPU time and address space, which are the harness's",
 	"traffic inside of an allowed TLS session, domain fronting included",
 	"tools that a provider runs on its side",
 	"direct connection attempts: they meet no route and leave no trace",
@@ -273,9 +292,12 @@ func (r Record) verify() error {
 		return fmt.Errorf("%d layers are recorded, not %d", len(r.Layers), len(LayerNames))
 	}
 	for i, l := range r.Layers {
-		if l.Name != LayerNames[i] || l.State != Observed && l.State != Probed && l.State != Applied {
-			return fmt.Errorf("layer %s is recorded as %q", l.Name, l.State)
+		if want := layerState(r.Facts, LayerNames[i]); l.Name != LayerNames[i] || l.State != want {
+			return fmt.Errorf("layer %s is recorded as %q, not %q", l.Name, l.State, want)
 		}
+	}
+	if !slices.Equal(r.Notes, limitNotes(r.Facts)) || !slices.Equal(r.NotSealed, notSealed) {
+		return errors.New("what is not sealed is recorded as something else")
 	}
 	return nil
 }

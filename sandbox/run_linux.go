@@ -1,11 +1,11 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"strconv"
 	"sync"
@@ -36,13 +36,28 @@ func (s *Sandbox) Run(ctx context.Context, spec Spec) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	var stdin []byte
+	if spec.Stdin != nil {
+		if stdin, err = io.ReadAll(spec.Stdin); err != nil {
+			return nil, fmt.Errorf("read stdin for a sealed process: %w", err)
+		}
+	}
 	for attempt := 1; ; attempt++ {
+		if spec.Stdin != nil {
+			spec.Stdin = bytes.NewReader(stdin)
+		}
 		res, err := s.runOnce(ctx, spec, facts)
 		// Somebody else's child, cloned while the store wrote the program, may
 		// hold it open for writing until it has closed what it doesn't need.
 		// Nothing of the target ran.
 		if attempt < 5 && errors.Is(err, unix.ETXTBSY) {
 			time.Sleep(time.Duration(attempt) * 5 * time.Millisecond)
+			continue
+		}
+		// A group can be made here, but nothing moved into it: that is found out
+		// by the first run, and then the limits are per process.
+		if errors.Is(err, errJoin) && errors.Is(err, os.ErrPermission) && facts.Cgroup != "none" {
+			facts = s.withoutCgroups()
 			continue
 		}
 		return res, err
@@ -60,6 +75,8 @@ func (s *Sandbox) runOnce(ctx context.Context, spec Spec, facts Facts) (*Result,
 	return r.finish(ctx)
 }
 
+var errJoin = errors.New("the process can't be moved")
+
 // A run is one sealed process, from its descriptors to its result.
 type run struct {
 	s    *Sandbox
@@ -72,7 +89,6 @@ type run struct {
 	fds      []int // to close at the end
 	control  int   // PID 1's end of the talk
 	passing  int   // where descriptors come out
-	death    int   // the write end: closing it ends everything
 	pid      int
 	pidfd    int
 	mu       sync.Mutex
@@ -80,7 +96,8 @@ type run struct {
 	scratch  int // descriptor of WorkDir
 	listener []int
 	group    *cgroup
-	out, err stream
+	stdout   stream
+	stderr   stream
 	egress   *egress.Server
 	layers   []Layer
 	started  time.Time
@@ -143,20 +160,26 @@ func (r *run) start() error {
 		return err
 	}
 	child, err := r.descriptors()
+	closeChild := sync.OnceFunc(func() {
+		for _, fd := range child {
+			unix.Close(fd)
+		}
+	})
+	defer closeChild()
 	if err != nil {
-		return err
+		return fmt.Errorf("make descriptors for a sealed process: %w", err)
 	}
 	if r.linked, err = r.program.bind(r.bindings(child), r.s.arena()); err != nil {
 		return err
 	}
-	if r.group, err = r.s.cgroups.of(r.slot, r.plan.Policy.Limits); err != nil {
-		return &SetupError{Row: -1, Layer: "limits", Call: "make a cgroup", Err: err}
+	if r.plan.Facts.Cgroup != "none" {
+		if r.group, err = r.s.cgroups.of(r.slot, r.plan.Policy.Limits); err != nil {
+			return &SetupError{Row: -1, Layer: "limits", Call: "make a cgroup", Err: err}
+		}
 	}
 	r.started = time.Now()
 	r.pid, r.pidfd, err = start(r.linked, r.program.Clone)
-	for _, fd := range child {
-		unix.Close(fd)
-	}
+	closeChild()
 	if err != nil {
 		r.pid = 0
 		return &SetupError{Row: -1, Layer: "user", Call: fmt.Sprintf("clone(0x%x)", r.program.Clone), Err: err}
@@ -191,7 +214,7 @@ func (r *run) start() error {
 		return err
 	}
 	if err := r.group.join(r.pid); err != nil {
-		return &SetupError{Row: -1, Layer: "limits", Call: "join a cgroup", Err: err}
+		return &SetupError{Row: -1, Layer: "limits", Call: "join a cgroup", Err: fmt.Errorf("%w: %w", errJoin, err)}
 	}
 	return r.observe(hello)
 }
@@ -199,14 +222,6 @@ func (r *run) start() error {
 // descriptors makes what the child gets, by symbol.
 func (r *run) descriptors() (child map[string]int, err error) {
 	child = map[string]int{}
-	defer func() {
-		if err != nil {
-			for _, fd := range child {
-				unix.Close(fd)
-			}
-			err = fmt.Errorf("make descriptors for a sealed process: %w", err)
-		}
-	}()
 	give := func(name string, fd int) error {
 		if fd >= minFD {
 			child[name] = fd
@@ -241,7 +256,7 @@ func (r *run) descriptors() (child map[string]int, err error) {
 	if err := unix.Pipe2(death[:], unix.O_CLOEXEC); err != nil {
 		return child, err
 	}
-	r.death = r.keep(death[1])
+	r.keep(death[1]) // our death closes it, and nothing else
 	if err := give("death", death[0]); err != nil {
 		return child, err
 	}
@@ -255,7 +270,7 @@ func (r *run) descriptors() (child map[string]int, err error) {
 	for _, p := range []struct {
 		name string
 		to   *stream
-	}{{"stdout", &r.out}, {"stderr", &r.err}} {
+	}{{"stdout", &r.stdout}, {"stderr", &r.stderr}} {
 		var fds [2]int
 		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 			return child, err
@@ -274,17 +289,18 @@ func (r *run) descriptors() (child map[string]int, err error) {
 
 // stdin is a file in memory, so that a process that doesn't read doesn't block.
 func (r *run) stdin() (int, error) {
-	if r.spec.Stdin == nil {
-		return unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	}
 	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	f := os.NewFile(uintptr(fd), "stdin")
 	defer f.Close()
-	if _, err := io.Copy(f, r.spec.Stdin); err != nil {
-		return -1, err
+	// None is an empty one: the host's /dev/null, opened out here, is on a mount
+	// that can be written, and inside its times could be set and locks be held.
+	if r.spec.Stdin != nil {
+		if _, err := io.Copy(f, r.spec.Stdin); err != nil {
+			return -1, err
+		}
 	}
 	// Opened again: read-only, at the start.
 	return unix.Open("/proc/self/fd/"+strconv.Itoa(fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -304,7 +320,7 @@ func (r *run) bindings(child map[string]int) bindings {
 	}
 	for i, m := range r.spec.Mounts {
 		if m.Link == "" {
-			b.bytes[fmt.Sprintf("input/%s", m.Digest)] = append([]byte(m.Source), 0)
+			b.bytes["mount/"+strconv.Itoa(i)] = append([]byte(m.Source), 0)
 			b.bytes["stat/"+strconv.Itoa(i)] = make([]byte, statxSize)
 		}
 	}
@@ -349,14 +365,20 @@ func (r *run) receive() error {
 		return err
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
-	if err != nil || len(msgs) != 1 {
-		return fmt.Errorf("no descriptors from the child: %w", err)
+	if err != nil {
+		return fmt.Errorf("descriptors from the child: %w", err)
 	}
-	fds, err := unix.ParseUnixRights(&msgs[0])
-	for _, fd := range fds {
-		r.keep(fd)
+	var fds []int
+	for i := range msgs {
+		rights, err := unix.ParseUnixRights(&msgs[i])
+		for _, fd := range rights {
+			fds = append(fds, r.keep(fd))
+		}
+		if err != nil {
+			return fmt.Errorf("descriptors from the child: %w", err)
+		}
 	}
-	if err != nil || len(fds) != want {
+	if len(fds) != want {
 		return fmt.Errorf("%d descriptors from the child, not %d", len(fds), want)
 	}
 	r.scratch, r.listener = fds[0], fds[1:]
@@ -376,6 +398,9 @@ func (r *run) rowError(cause error) error {
 	var setup *SetupError
 	if errors.As(cause, &setup) {
 		return cause
+	}
+	if errors.Is(cause, unix.EAGAIN) {
+		cause = fmt.Errorf("it said nothing for %v", setupTimeout)
 	}
 	if errors.Is(cause, io.EOF) || errors.Is(cause, io.ErrUnexpectedEOF) {
 		cause = fmt.Errorf("it ended (%s)", statusOf(int32(st)))
@@ -408,7 +433,7 @@ func (r *run) finish(ctx context.Context) (*Result, error) {
 	if late && !ended {
 		res.Limits = []string{"wall"}
 	}
-	res.Stdout, res.Stderr = r.out.stream(), r.err.stream()
+	res.Stdout, res.Stderr = r.stdout.stream(), r.stderr.stream()
 	if r.egress != nil {
 		res.Egress = r.egress.Close()
 		r.egress = nil
@@ -416,7 +441,11 @@ func (r *run) finish(ctx context.Context) (*Result, error) {
 	if ctx.Err() != nil && !ended {
 		return nil, context.Cause(ctx)
 	}
-	res.Limits = append(res.Limits, r.group.hit()...)
+	hit, err := r.group.hit()
+	if err != nil {
+		return nil, &SetupError{Row: -1, Layer: "limits", Call: "read a cgroup's events", Err: err}
+	}
+	res.Limits = append(res.Limits, hit...)
 	switch end, err := pid1.DecodeEnd(msg[:max(n, 0)]); {
 	case ended && err != nil:
 		return nil, &SetupError{Row: -1, Layer: "reap", Call: "read PID 1's report", Err: err}
@@ -449,19 +478,21 @@ func (r *run) serve() error {
 		return nil
 	}
 	r.egress = r.s.newEgress(r.plan.Policy.Network)
-	lns := make([]net.Listener, len(r.listener))
-	for i, fd := range r.listener {
-		var err error
-		if lns[i], err = listenerOf(fd); err != nil {
-			return &SetupError{Row: -1, Layer: "egress", Call: "take over a listener", Err: err}
-		}
-	}
+	fds := r.listener
 	if r.plan.Listener || len(r.plan.Policy.Network) > 0 {
-		go r.egress.ServeProxy(context.Background(), lns[0])
-		lns = lns[1:]
+		ln, err := listenerOf(fds[0])
+		if err != nil {
+			return err
+		}
+		go r.egress.ServeProxy(ln)
+		fds = fds[1:]
 	}
 	for i, f := range r.plan.Policy.Forward {
-		go r.egress.ServeForward(context.Background(), lns[i], f)
+		ln, err := listenerOf(fds[i])
+		if err != nil {
+			return err
+		}
+		go r.egress.ServeForward(ln, f)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -371,37 +370,46 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// TestHarnessKilled: when the harness dies, so does everything that it ran.
-func TestHarnessKilled(t *testing.T) {
-	newSandbox(t, sandbox.Options{})
-	if os.Getenv("SANDBOX_VICTIM") != "" {
-		s := newSandbox(t, sandbox.Options{})
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for {
-					s.Run(context.Background(), script(t, `sleep 96`, "/bin/sleep"))
-				}
-			})
-		}
-		wg.Wait()
+// TestCancelledLimit: a limit that a cancelled run hit is not the next one's.
+func TestCancelledLimit(t *testing.T) {
+	s := newSandbox(t, sandbox.Options{})
+	spec := script(t, `(i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done); exec sleep 60`, "/bin/sleep")
+	spec.Policy.Limits.Processes = 20
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := s.Run(ctx, spec); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
 	}
-	for i := range 8 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestHarnessKilled$")
-		cmd.Env = append(os.Environ(), "SANDBOX_VICTIM=1")
-		if err := cmd.Start(); err != nil {
+	if res := mustRun(t, s, script(t, `true`)); len(res.Limits) > 0 {
+		t.Errorf("limits %q", res.Limits)
+	}
+}
+
+// TestNoLeak: neither a run nor one that fails to start leaves a descriptor.
+func TestNoLeak(t *testing.T) {
+	s := newSandbox(t, sandbox.Options{})
+	count := func() int {
+		t.Helper()
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(50+i*57) * time.Millisecond)
-		cmd.Process.Kill()
-		cmd.Wait()
+		return len(fds)
 	}
-	deadline := time.Now().Add(5 * time.Second)
-	for len(processes(t, "sleep\x0096"))+len(processes(t, "eval-init")) > 0 {
-		if time.Now().After(deadline) {
-			t.Fatalf("still there: %v %v", processes(t, "sleep\x0096"), processes(t, "eval-init"))
+	ok, bad := script(t, "true"), script(t, "true")
+	ok.Stdin = strings.NewReader("x")
+	bad.Policy.Limits.Scratch = -1 // what no file system can have
+	mustRun(t, s, ok)
+	before := count()
+	for range 5 {
+		ok.Stdin = strings.NewReader("x")
+		mustRun(t, s, ok)
+		if _, err := s.Run(context.Background(), bad); err == nil {
+			t.Fatal("a scratch folder of -1 bytes")
 		}
-		time.Sleep(20 * time.Millisecond)
+	}
+	if n := count(); n > before {
+		t.Errorf("%d descriptors, before %d", n, before)
 	}
 }
 
@@ -444,5 +452,23 @@ func TestUnsealed(t *testing.T) {
 	}
 	if left := processes(t, "sleep\x0095"); len(left) > 0 {
 		t.Errorf("still there: %v", left)
+	}
+}
+
+// TestTwins: two mounts with the same bytes, of different files.
+func TestTwins(t *testing.T) {
+	s := newSandbox(t, sandbox.Options{})
+	spec := script(t, `cat /in/a /in/b; test -x /in/b && echo x`, "/bin/cat")
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"a": 0o444, "b": 0o555} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("same\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+		spec.Mounts = append(spec.Mounts, graph.Mount{Path: "/in/" + name, Source: file, Digest: cas.BLAKE3.Sum([]byte("same\n"))})
+	}
+	slices.SortFunc(spec.Mounts, func(a, b graph.Mount) int { return strings.Compare(a.Path, b.Path) })
+	if got := string(mustRun(t, s, spec).Stdout.Data); got != "same\nsame\nx\n" {
+		t.Errorf("%q", got)
 	}
 }

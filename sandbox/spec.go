@@ -40,8 +40,8 @@ type Spec struct {
 
 // Status is how the target ended.
 type Status struct {
-	Code   int // exit code; -1 if a signal ended it
-	Signal int // 0 if it exited
+	Code   int `json:"code"`   // exit code; -1 if a signal ended it
+	Signal int `json:"signal"` // 0 if it exited
 }
 
 // String says "exit code 3" or "signal 9 (killed)".

@@ -35,8 +35,8 @@ var buffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 func (r *run) watch(deadline time.Time) (late bool, err error) {
 	b := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(b)
-	streams := []*stream{&r.out, &r.err}
-	fds := []unix.PollFd{{Fd: int32(r.out.fd), Events: unix.POLLIN}, {Fd: int32(r.err.fd), Events: unix.POLLIN}}
+	streams := []*stream{&r.stdout, &r.stderr}
+	fds := []unix.PollFd{{Fd: int32(r.stdout.fd), Events: unix.POLLIN}, {Fd: int32(r.stderr.fd), Events: unix.POLLIN}}
 	for open := len(fds); open > 0; {
 		timeout := -1
 		if !late {

@@ -31,10 +31,9 @@ child:
 	MOVQ AX, 56(R12)
 	CMPQ AX, $0xfffffffffffff001
 	JCS next
-	CMPQ 64(R12), $0
-	JEQ die
+	JMP die
 next:
-	ADDQ $72, R12
+	ADDQ $64, R12
 	DECQ R13
 	JMP child
 die:

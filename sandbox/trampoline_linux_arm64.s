@@ -30,10 +30,9 @@ child:
 	MOVD R0, 56(R9)
 	CMN $4095, R0 // R0 + 4095 carries for -4095 … -1
 	BCC next
-	MOVD 64(R9), R11
-	CBZ R11, die
+	B die
 next:
-	ADD $72, R9
+	ADD $64, R9
 	SUB $1, R10
 	B child
 die:

@@ -150,10 +150,8 @@ func checkHostPath(s string) error {
 	if err := checkWord(s); err != nil {
 		return fmt.Errorf("the path %q %v", s, err)
 	}
-	for _, own := range []string{"/in", "/scratch", "/proc", "/dev", "/sys"} {
-		if s == own || strings.HasPrefix(s, own+"/") {
-			return fmt.Errorf("the path %q: below %s a seal has files of its own", s, own)
-		}
+	if own := graph.ReservedPath(s); own != "" {
+		return fmt.Errorf("the path %q: below %s a seal has files of its own", s, own)
 	}
 	return nil
 }
@@ -207,7 +205,7 @@ func addInput(a *graph.Action, f *graph.File) error {
 		return fmt.Errorf("no action that was declared before makes %s", f.Path)
 	}
 	name := f.Inside()
-	i, found := slices.BinarySearchFunc(a.Inputs, name, func(in graph.Input, name string) int { return strings.Compare(in.Name, name) })
+	i, found := findInput(a, name)
 	if found {
 		if a.Inputs[i].File.Same(f) {
 			return nil
@@ -215,7 +213,7 @@ func addInput(a *graph.Action, f *graph.File) error {
 		return bothAt(a.Inputs[i].File, f)
 	}
 	for up := path.Dir(name); up != "."; up = path.Dir(up) {
-		if j, found := slices.BinarySearchFunc(a.Inputs, up, func(in graph.Input, name string) int { return strings.Compare(in.Name, name) }); found {
+		if j, found := findInput(a, up); found {
 			return bothAt(a.Inputs[j].File, f)
 		}
 	}
@@ -229,6 +227,11 @@ func addInput(a *graph.Action, f *graph.File) error {
 	}
 	a.Inputs = slices.Insert(a.Inputs, i, graph.Input{Name: name, File: f})
 	return nil
+}
+
+// findInput says where in the action's inputs a name is, or would be.
+func findInput(a *graph.Action, name string) (int, bool) {
+	return slices.BinarySearchFunc(a.Inputs, name, func(in graph.Input, name string) int { return strings.Compare(in.Name, name) })
 }
 
 func bothAt(outer, f *graph.File) error {
@@ -337,7 +340,7 @@ func filePath(a *graph.Action, f *graph.File) (string, error) {
 		return f.Path, nil
 	}
 	name := f.Inside()
-	if i, found := slices.BinarySearchFunc(a.Inputs, name, func(in graph.Input, name string) int { return strings.Compare(in.Name, name) }); found && a.Inputs[i].File.Same(f) {
+	if i, found := findInput(a, name); found && a.Inputs[i].File.Same(f) {
 		return graph.RootMark + "/" + name, nil
 	}
 	return "", fmt.Errorf("%s is neither an input nor an output of the action", f.Slash())

@@ -1,7 +1,6 @@
 package starlark
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -159,7 +158,7 @@ func forwards(d *sl.Dict) ([]graph.Forward, error) {
 		}
 		out = append(out, f)
 	}
-	slices.SortFunc(out, func(a, b graph.Forward) int { return cmp.Compare(a.Port, b.Port) })
+	graph.SortForward(out)
 	return out, nil
 }
 

@@ -7,11 +7,12 @@ import (
 	sl "go.starlark.net/starlark"
 )
 
-// nativeParts is native.parts(text): text cut at $(location LABEL) and
-// $(out NAME), as strings and (kind, name) tuples; $$ is a dollar.
+// nativeParts is native.parts(text, what): text cut at $(location LABEL) and
+// $(out NAME), as strings and (kind, name) tuples; $$ is a dollar. An error
+// begins with what the text is.
 func nativeParts(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	var text string
-	if err := sl.UnpackArgs(b.Name(), args, kwargs, "text", &text); err != nil {
+	var text, what string
+	if err := sl.UnpackArgs(b.Name(), args, kwargs, "text", &text, "what", &what); err != nil {
 		return nil, err
 	}
 	var parts []sl.Value
@@ -31,12 +32,12 @@ func nativeParts(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) 
 		case strings.HasPrefix(rest, "("):
 			inner, after, closed := strings.Cut(rest[1:], ")")
 			if !closed {
-				return nil, fmt.Errorf("%q: the $( is not closed", text)
+				return nil, fmt.Errorf("%s: %q: the $( is not closed", what, text)
 			}
 			kind, name, _ := strings.Cut(inner, " ")
 			name = strings.TrimSpace(name)
 			if kind != "location" && kind != "out" || name == "" {
-				return nil, fmt.Errorf("%q: $(%s) is neither $(location LABEL) nor $(out NAME); a dollar is written $$", text, inner)
+				return nil, fmt.Errorf("%s: %q: $(%s) is neither $(location LABEL) nor $(out NAME); a dollar is written $$", what, text, inner)
 			}
 			if plain.Len() > 0 {
 				parts = append(parts, sl.String(plain.String()))
@@ -45,7 +46,7 @@ func nativeParts(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) 
 			parts = append(parts, sl.Tuple{sl.String(kind), sl.String(name)})
 			rest = after
 		default:
-			return nil, fmt.Errorf("%q: a dollar is written $$; $(location LABEL) and $(out NAME) are paths", text)
+			return nil, fmt.Errorf("%s: %q: a dollar is written $$; $(location LABEL) and $(out NAME) are paths", what, text)
 		}
 	}
 	if plain.Len() > 0 {

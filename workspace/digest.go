@@ -6,29 +6,12 @@ import (
 	"io"
 	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/statcache"
 )
-
-// granularity is how much older than its recording a file's last change must be
-// for its facts to stand in for its bytes. Within one tick of a file system's
-// clock a file can change again without its stamps changing (git calls such an
-// entry racily clean). Ticks are 1 to 10 ms on ext4, xfs, btrfs and APFS (the
-// kernel stamps with its coarse clock, whatever the unit), 1 s on ext3, HFS+
-// and NFS over them, 2 s for the mtime of FAT; so 2 s covers all. The
-// cost of a large value is small: files are hashed twice in their first seconds.
-const granularity = 2 * time.Second
-
-// aged reports whether facts recorded at that time may ever be trusted. ctime
-// is in it since a program can set mtime back, but not ctime. A stamp in the
-// future never ages; neither does anything recorded by a clock that was behind.
-func aged(f facts, at int64) bool {
-	limit := at - int64(granularity)
-	return f.mtime < limit && f.ctime < limit
-}
 
 // tries is how often a file that changes while it is hashed is hashed anew.
 const tries = 3
@@ -45,7 +28,7 @@ func (w *Workspace) Digest(repo, rel string) (cas.Digest, error) {
 		return cas.Digest{}, t.fail("digest", rel, err)
 	}
 	key := t.key(rel)
-	if f, err := t.lstat(rel); err == nil && fileType(f.mode).IsRegular() {
+	if f, err := t.lstat(rel); err == nil && statcache.FileType(f.mode).IsRegular() {
 		if d, ok := w.stats.lookup(key, f); ok {
 			return d, nil
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbuild/eval/workspace/graph"
+	"github.com/evalbuild/eval/workspace/statcache"
 )
 
 // ReadFile gives the content of a source, of any size. See OpenFile.
@@ -68,7 +69,7 @@ func (w *Workspace) Executable(repo, rel string) (bool, error) {
 	if err := checkPath(rel); err != nil {
 		return false, t.fail("read", rel, err)
 	}
-	if f, err := t.lstat(rel); err == nil && fileType(f.mode).IsRegular() {
+	if f, err := t.lstat(rel); err == nil && statcache.FileType(f.mode).IsRegular() {
 		return f.mode&unix.S_IXUSR != 0, nil
 	}
 	f, err := t.open("read", rel)
@@ -93,7 +94,7 @@ func (t *tree) open(op, rel string) (*os.File, error) {
 		return nil, t.fail(op, rel, errDirectory)
 	}
 	st, err := t.lstat(rel)
-	mode := fileType(st.mode)
+	mode := statcache.FileType(st.mode)
 	if err == nil && mode == fs.ModeSymlink {
 		var info fs.FileInfo
 		if info, err = t.root.Stat(rel); err == nil {
@@ -219,22 +220,6 @@ func factsOf(st *unix.Stat_t) facts {
 	}
 }
 
-func fileType(mode uint32) fs.FileMode {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return 0
-	case unix.S_IFDIR:
-		return fs.ModeDir
-	case unix.S_IFLNK:
-		return fs.ModeSymlink
-	case unix.S_IFIFO:
-		return fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		return fs.ModeSocket
-	}
-	return fs.ModeDevice
-}
-
 // lstat gives the facts of rel itself after checking the folders on its way.
 func (t *tree) lstat(rel string) (facts, error) {
 	if err := t.checkParents(parent(rel)); err != nil {
@@ -285,7 +270,7 @@ func (t *tree) checkFolder(dir string) error {
 	if err != nil {
 		return err
 	}
-	switch fileType(st.mode) {
+	switch statcache.FileType(st.mode) {
 	case fs.ModeDir:
 		return nil
 	case fs.ModeSymlink:

@@ -1,16 +1,14 @@
 package workspace
 
 import (
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/statcache"
 )
 
 // record is what is kept of a file: the facts, when they were taken, the hash.
@@ -65,7 +63,7 @@ func (c *statCache) lookup(key string, f facts) (cas.Digest, bool) {
 			return cas.Digest{}, false // the clock was ahead when it was recorded
 		}
 	}
-	if r.facts != f || !aged(r.facts, r.at) {
+	if r.facts != f || !statcache.Aged(f.mtime, f.ctime, r.at) {
 		return cas.Digest{}, false
 	}
 	return cas.Digest{Func: c.fn, Hash: r.hash, Size: f.size}, true
@@ -73,7 +71,7 @@ func (c *statCache) lookup(key string, f facts) (cas.Digest, bool) {
 
 // record keeps a digest, unless lookup would never trust it.
 func (c *statCache) record(key string, f facts, at int64, d cas.Digest) {
-	if !aged(f, at) {
+	if !statcache.Aged(f.mtime, f.ctime, at) {
 		return
 	}
 	c.loaded()
@@ -84,8 +82,7 @@ func (c *statCache) record(key string, f facts, at int64, d cas.Digest) {
 }
 
 // Save writes the stat cache if this run added to it. Of two processes that
-// save, the last one's file stays; what the other learnt is learnt again. There
-// is no fsync: after a power cut the checksum fails, and a file is hashed again.
+// save, the last one's file stays; what the other learnt is learnt again.
 //
 // Files that this run didn't use are kept, so that a build of one package
 // doesn't forget the others. When the table has doubled since it was last
@@ -108,7 +105,7 @@ func (w *Workspace) Save() error {
 	}
 	b, err := encodeTable(c.fn, c.root, kept, keys, c.get)
 	if err == nil {
-		err = replaceFile(c.file, b, c.now())
+		err = statcache.Replace(c.file, b, c.now())
 	}
 	if err != nil {
 		return &fault{op: "save stat cache", object: c.file, cause: bare(err)}
@@ -157,53 +154,4 @@ func (w *Workspace) onDisk(key string) bool {
 	}
 	_, err := t.fstatat(rel)
 	return err == nil
-}
-
-const tempPattern = ".tmp-"
-
-// replaceFile writes a file so that others see the old or the new one, whole.
-func replaceFile(name string, b []byte, now time.Time) error {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	removeStale(name, now)
-	f, err := os.CreateTemp(dir, filepath.Base(name)+tempPattern+"*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		var link *os.LinkError
-		if errors.As(err, &link) {
-			return link.Err
-		}
-	}
-	return err
-}
-
-// removeStale removes what killed processes left; an hour is long enough not
-// to take it from one that still writes.
-func removeStale(name string, now time.Time) {
-	entries, err := os.ReadDir(filepath.Dir(name))
-	if err != nil {
-		return
-	}
-	prefix := filepath.Base(name) + tempPattern
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), prefix) {
-			continue
-		}
-		info, err := e.Info()
-		if err == nil && info.Mode().Type() == fs.FileMode(0) && now.Sub(info.ModTime()) > time.Hour {
-			os.Remove(filepath.Join(filepath.Dir(name), e.Name()))
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/statcache"
 )
 
 // later is a clock at which files written by the test have aged.
@@ -92,25 +93,6 @@ func TestRacy(t *testing.T) {
 	c.now = later
 	c.want("two\n", false)
 	c.want("two\n", true)
-}
-
-// TestAged pins the window: 2 s from the later of mtime and ctime.
-func TestAged(t *testing.T) {
-	const s = int64(time.Second)
-	for _, c := range []struct {
-		mtime, ctime, at int64
-		want             bool
-	}{
-		{0, 0, 2*s + 1, true},
-		{0, 0, 2 * s, false},
-		{s, 0, 2*s + 1, false},
-		{0, s, 2*s + 1, false},
-		{9 * s, 0, 2*s + 1, false},
-	} {
-		if got := aged(facts{mtime: c.mtime, ctime: c.ctime}, c.at); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
-	}
 }
 
 func TestFutureStamp(t *testing.T) {
@@ -204,7 +186,7 @@ func TestCorrupt(t *testing.T) {
 	if err := w.Save(); err == nil || !strings.HasPrefix(err.Error(), "save stat cache "+c.file()+": ") {
 		t.Errorf("Save: %v", err)
 	}
-	if left, _ := filepath.Glob(c.file() + tempPattern + "*"); left != nil {
+	if left, _ := filepath.Glob(c.file() + statcache.TempPattern + "*"); left != nil {
 		t.Errorf("left %q", left)
 	}
 }
@@ -298,7 +280,7 @@ func TestKilledSave(t *testing.T) {
 	c.want("one\n", false)
 	good, err := os.ReadFile(c.file())
 	must(t, err)
-	young, stale := c.file()+tempPattern+"1", c.file()+tempPattern+"2"
+	young, stale := c.file()+statcache.TempPattern+"1", c.file()+statcache.TempPattern+"2"
 	put(t, young, string(good[:len(good)/2]))
 	put(t, stale, "")
 	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-2*time.Hour)))

@@ -44,6 +44,32 @@ func TestNoSealWins(t *testing.T) {
 	}
 }
 
+// TestProved: what verify says of seals is of those that it compiled again.
+func TestProved(t *testing.T) {
+	was := stdout
+	defer func() { stdout = was }()
+	for _, c := range []struct {
+		disk, unverifiable int
+		unsealed           bool
+		want               string // begins the line after the first; "" is none
+	}{
+		{0, 0, false, ""},
+		{2, 0, false, "the program of each seal was compiled again: this proves"},
+		{2, 1, false, "the program of each of the other seals was compiled again: this proves"},
+		{2, 2, false, ""},
+		{2, 0, true, "the processes were unsealed: nothing is known"},
+		{0, 0, true, ""},
+	} {
+		var b strings.Builder
+		stdout = &checkedWriter{w: &b}
+		printProved(&engine.Report{Disk: c.disk, Unverifiable: c.unverifiable}, c.unsealed)
+		first, rest, _ := strings.Cut(b.String(), "\n")
+		if !strings.HasPrefix(first, "this proves that the numbers follow") || !strings.HasPrefix(rest, c.want) || (rest == "") != (c.want == "") {
+			t.Errorf("%+v: %s", c, b.String())
+		}
+	}
+}
+
 func TestShellWord(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "''", "a": "a", "--in=/a/b.txt": "--in=/a/b.txt", "a b": "'a b'", "it's": `'it'\''s'`, "$x": "'$x'", "é": "'é'",

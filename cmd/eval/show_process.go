@@ -55,7 +55,7 @@ func (s *session) showProcess(r cas.Result) error {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(stdout, "  %-11s %s\n", name, safe(fmt.Sprintf(format, args...)))
 	}
-	line("ended", "%s", sandbox.Status{Code: facts.Status.Code, Signal: facts.Status.Signal})
+	line("ended", "%s", facts.Status)
 	line("survivors", "%d", facts.Survivors)
 	if len(facts.Egress) == 0 {
 		line("egress", "none was asked for")

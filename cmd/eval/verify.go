@@ -61,16 +61,24 @@ func runVerify(ctx context.Context, s *session) error {
 			plural(rep.Unverifiable, "seal is", "seals are"))
 	}
 	if bad == 0 {
-		fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
-		switch {
-		case rep.Disk == 0:
-		case s.values["seal"] == "none":
-			fmt.Fprintln(stdout, "the processes were unsealed: nothing is known of what they could see")
-		default:
-			fmt.Fprintln(stdout, "the program of each seal was compiled again: "+sandbox.Proves)
-		}
+		printProved(rep, s.values["seal"] == "none")
 	}
 	return verdictOfFaults(bad)
+}
+
+// printProved says what it means that no fault was found.
+func printProved(rep *engine.Report, unsealed bool) {
+	fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
+	seals := "each seal"
+	if rep.Unverifiable > 0 {
+		seals = "each of the other seals"
+	}
+	switch {
+	case rep.Disk > 0 && unsealed:
+		fmt.Fprintln(stdout, "the processes were unsealed: nothing is known of what they could see")
+	case rep.Disk > rep.Unverifiable:
+		fmt.Fprintf(stdout, "the program of %s was compiled again: %s\n", seals, sandbox.Proves)
+	}
 }
 
 func verdictOfFaults(n int) error {

@@ -80,8 +80,8 @@ type File struct {
 // A Rejection is an output or entry that was not taken. Path is as the process
 // wrote it: escape before printing.
 type Rejection struct {
-	Path   string
-	Reason string // a code, ": " and words
+	Path   string `json:"path"`
+	Reason string `json:"reason"` // a code, ": " and words
 }
 
 // Code gives the stable part of the reason, one of the constants below.

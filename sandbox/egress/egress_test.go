@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/big"
@@ -98,7 +99,7 @@ func newRig(t *testing.T, change func(*rig)) *rig {
 		change(r)
 	}
 	t.Cleanup(func() { r.end() })
-	r.serving.Go(func() { r.ServeProxy(context.Background(), r.proxy) })
+	r.serving.Go(func() { r.ServeProxy(r.proxy) })
 	return r
 }
 
@@ -140,7 +141,7 @@ func (r *rig) target(addr string, serve func(net.Conn)) {
 	}()
 }
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -202,7 +203,7 @@ func (r *rig) only() Attempt {
 	r.t.Helper()
 	list := r.end()
 	if len(list) != 1 {
-		r.t.Fatalf("%d attempts logged, want 1:\n%s", len(list), Encode(list))
+		r.t.Fatalf("%d attempts logged, want 1:\n%s", len(list), lines(list))
 	}
 	return list[0]
 }
@@ -219,6 +220,18 @@ func (r *rig) want(line string) {
 
 func brief(a Attempt) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s:%d %s %s", a.Via, a.Host, a.Port, a.Verdict, a.Reason))
+}
+
+// lines is the log as JSON, an attempt a line.
+func lines(list []Attempt) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	for _, a := range list {
+		if err := e.Encode(a); err != nil {
+			return err.Error()
+		}
+	}
+	return b.String()
 }
 
 // echo sends back what comes until its end, and then says so.

@@ -3,6 +3,8 @@ package egress
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // A hello is what a ClientHello says of where it goes.
@@ -19,9 +21,9 @@ func (h hello) reason(host string) string {
 	if h.sni == "" {
 		return NoSNI
 	}
-	// canonical would also take a dot at the end, which an SNI never has (RFC
+	// CanonicalHost would also take a dot at the end, which an SNI never has (RFC
 	// 6066) and servers may read as another name.
-	if c, _ := canonical(h.sni); c != host || len(h.sni) != len(host) {
+	if c, _ := graph.CanonicalHost(h.sni); c != host || len(h.sni) != len(host) {
 		return SNIMismatch
 	}
 	return ""

@@ -1,8 +1,6 @@
 package egress
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"sync"
@@ -85,19 +83,6 @@ type Attempt struct {
 	SNI      string `json:"sni,omitempty"`
 	Verdict  string `json:"verdict"`
 	Via      string `json:"via"`
-}
-
-// Encode writes attempts as canonical JSON, one a line.
-func Encode(list []Attempt) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	for _, a := range list {
-		if err := e.Encode(a); err != nil {
-			panic("egress: encode an attempt: " + err.Error()) // strings and integers can't fail
-		}
-	}
-	return b.Bytes()
 }
 
 // maxShown is how much of a host or SNI is logged, in bytes as asked: a DNS

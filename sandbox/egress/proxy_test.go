@@ -36,7 +36,7 @@ func TestTunnel(t *testing.T) {
 	}
 	a.Sent, a.Received = 7, 8
 	want := `{"address":"93.184.216.34:443","host":"allowed.example","port":443,"received":8,"sent":7,"seq":1,"sni":"allowed.example","verdict":"allowed","via":"connect"}` + "\n"
-	if got := string(Encode([]Attempt{a})); got != want {
+	if got := lines([]Attempt{a}); got != want {
 		t.Errorf("logged %swant %s", got, want)
 	}
 }
@@ -137,7 +137,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%.60q: %d %q, want %d", c.request, code, body, c.code)
 			}
 			r.want(c.log)
-			if log := string(Encode(r.end())); strings.Contains(log+body, "SECRET") {
+			if log := lines(r.end()); strings.Contains(log+body, "SECRET") {
 				t.Errorf("%.60q: a secret is kept: %s %s", c.request, body, log)
 			}
 			if len(r.dialled) > 0 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // A request is what the header of one asks for. With an empty reason it is a
@@ -112,10 +114,14 @@ func readTarget(s, port string) request {
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") {
 		host, port = s[:i], s[i+1:]
 	}
-	h, reason := canonical(host)
-	p, ok := parsePort(port)
-	if !ok {
+	h, err := graph.CanonicalHost(host)
+	p, portErr := graph.ParsePort(port)
+	reason := ""
+	switch {
+	case portErr != nil, err != nil && !errors.Is(err, graph.ErrAddress):
 		reason = Malformed
+	case err != nil:
+		reason = BadAddress
 	}
 	if h == "" {
 		h = host[:authorityEnd(host)]

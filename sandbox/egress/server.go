@@ -7,7 +7,10 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -107,44 +110,39 @@ func fill[T int | time.Duration](v *T, d T) {
 }
 
 // ServeProxy serves the proxy on ln, which is the Server's from here on, until
-// ln is closed, ctx is done, or Close. Connections go on until Close.
-func (s *Server) ServeProxy(ctx context.Context, ln net.Listener) {
-	s.serve(ctx, ln, Attempt{Via: ViaConnect}, s.proxy)
+// Close. An ln that is no TCP listener loses at Close what it hasn't accepted.
+func (s *Server) ServeProxy(ln net.Listener) {
+	s.serve(ln, Attempt{Via: ViaConnect}, s.proxy)
 }
 
 // ServeForward carries what comes through ln to f.Target, as ServeProxy serves.
-func (s *Server) ServeForward(ctx context.Context, ln net.Listener, f graph.Forward) {
-	s.serve(ctx, ln, forwarded(f), func(ctx context.Context, l *link) { s.forward(ctx, l, f) })
+func (s *Server) ServeForward(ln net.Listener, f graph.Forward) {
+	s.serve(ln, forwarded(f), func(ctx context.Context, l *link) { s.forward(ctx, l, f) })
 }
 
 // serve accepts until there is nothing more to accept. asked is what is known
 // of an attempt before its first byte.
-func (s *Server) serve(ctx context.Context, ln net.Listener, asked Attempt, handle func(context.Context, *link)) {
+func (s *Server) serve(ln net.Listener, asked Attempt, handle func(context.Context, *link)) {
 	s.start()
 	defer ln.Close()
 	if !s.listen(ln) {
 		return
 	}
 	defer s.accepting.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	context.AfterFunc(s.ctx, cancel)
-	stop := context.AfterFunc(ctx, func() {
-		if !s.isEnding() { // Close lets the backlog come in first
-			ln.Close()
-		}
-	})
-	defer stop()
 	var pause time.Duration
 	for {
 		ending := s.isEnding()
 		if ending {
-			setDeadline(ln, time.Now().Add(drain)) // until the backlog is empty
+			if !backlog(ln) {
+				return
+			}
+			setDeadline(ln, time.Now().Add(drain)) // in case that what stood there is gone
 		}
 		c, err := ln.Accept()
 		switch {
 		case err == nil:
 			pause = 0
-			s.accepted(ctx, c, asked, handle)
+			s.accepted(c, asked, handle)
 		case ending || errors.Is(err, net.ErrClosed):
 			return
 		case timedOut(err): // Close woke us up
@@ -153,14 +151,14 @@ func (s *Server) serve(ctx context.Context, ln net.Listener, asked Attempt, hand
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			select {
 			case <-time.After(pause):
-			case <-ctx.Done():
+			case <-s.ctx.Done():
 			}
 		}
 	}
 }
 
 // accepted starts a handler, or turns the connection away.
-func (s *Server) accepted(ctx context.Context, c net.Conn, asked Attempt, handle func(context.Context, *link)) {
+func (s *Server) accepted(c net.Conn, asked Attempt, handle func(context.Context, *link)) {
 	l := s.open(c)
 	if l == nil {
 		asked.Verdict, asked.Reason = Refused, Limit
@@ -176,7 +174,7 @@ func (s *Server) accepted(ctx context.Context, c net.Conn, asked Attempt, handle
 	}
 	go func() {
 		defer s.release(l)
-		handle(ctx, l)
+		handle(s.ctx, l)
 	}()
 }
 
@@ -184,13 +182,44 @@ func (s *Server) accepted(ctx context.Context, c net.Conn, asked Attempt, handle
 // the process may have died right after it asked.
 const drain = 20 * time.Millisecond
 
+// A drainable listener can be woken up, and asked for its backlog.
+type drainable interface {
+	SetDeadline(time.Time) error
+	syscall.Conn
+}
+
 // setDeadline ends an Accept; a listener that can't have that is closed.
 func setDeadline(ln net.Listener, at time.Time) {
-	if d, ok := ln.(interface{ SetDeadline(time.Time) error }); ok {
+	if d, ok := ln.(drainable); ok {
 		d.SetDeadline(at)
 	} else {
 		ln.Close()
 	}
+}
+
+// backlog says whether a connection waits to be accepted. What a dead process
+// asked for already stands there, so there is nothing to wait for: to Accept
+// until a deadline took 20 ms of every run, and with a deadline that has passed
+// it takes nothing.
+func backlog(ln net.Listener) bool {
+	d, ok := ln.(drainable)
+	if !ok {
+		return false // setDeadline closed it
+	}
+	raw, err := d.SyscallConn()
+	if err != nil {
+		return false
+	}
+	waits := false
+	err = raw.Control(func(fd uintptr) {
+		ask := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(ask, 0)
+		for err == unix.EINTR {
+			n, err = unix.Poll(ask, 0)
+		}
+		waits = n > 0
+	})
+	return err == nil && waits
 }
 
 // Close ends all connections, waits for what served them, and gives the log in

@@ -36,7 +36,7 @@ func TestSilent(t *testing.T) {
 		t.Errorf("%q, %v", b, err)
 	}
 	if list := r.end(); len(list) > 0 {
-		t.Errorf("logged %s", Encode(list))
+		t.Errorf("logged %s", lines(list))
 	}
 }
 
@@ -49,7 +49,7 @@ func TestConnectionLimit(t *testing.T) {
 	client.Close()
 	list := r.end()
 	if len(list) != 2 || brief(list[1]) != "connect :0 refused limit" {
-		t.Errorf("logged %s", Encode(list))
+		t.Errorf("logged %s", lines(list))
 	}
 }
 
@@ -73,15 +73,15 @@ func TestLogFull(t *testing.T) {
 	list := r.end()
 	last := list[len(list)-1]
 	if len(list) != 3 || last.More != 3 || last.Reason != LogFull || last.Seq != 3 || len(r.dialled) > 0 {
-		t.Errorf("dialled %v, logged %s", r.dialled, Encode(list))
+		t.Errorf("dialled %v, logged %s", r.dialled, lines(list))
 	}
 }
 
 func TestForward(t *testing.T) {
 	r := newRig(t, func(r *rig) { r.target("127.0.0.1:11434", echo) })
 	ln, dead := listen(t), listen(t)
-	r.serving.Go(func() { r.ServeForward(context.Background(), ln, graph.Forward{Port: 8080, Target: "127.0.0.1:11434"}) })
-	r.serving.Go(func() { r.ServeForward(context.Background(), dead, graph.Forward{Port: 8081, Target: "model.local:1"}) })
+	r.serving.Go(func() { r.ServeForward(ln, graph.Forward{Port: 8080, Target: "127.0.0.1:11434"}) })
+	r.serving.Go(func() { r.ServeForward(dead, graph.Forward{Port: 8081, Target: "model.local:1"}) })
 	c, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestForward(t *testing.T) {
 	want := `{"address":"127.0.0.1:11434","host":"127.0.0.1","port":8080,"received":8,"sent":5,"seq":1,"verdict":"allowed","via":"forward"}
 {"address":"model.local:1","host":"127.0.0.1","port":8081,"reason":"dial","received":0,"sent":0,"seq":2,"verdict":"refused","via":"forward"}
 `
-	if got := string(Encode(r.end())); got != want {
+	if got := lines(r.end()); got != want {
 		t.Errorf("logged\n%swant\n%s", got, want)
 	}
 }
@@ -112,7 +112,7 @@ func TestForward(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	var list []net.Conn
 	r := newRig(t, func(r *rig) {
-		r.proxy = &lateListener{Listener: r.proxy, open: make(chan struct{})}
+		r.proxy = &lateListener{TCPListener: r.proxy.(*net.TCPListener), open: make(chan struct{})}
 		r.target(allowedIP+":443", echo)
 	})
 	late := r.proxy.(*lateListener)
@@ -139,17 +139,39 @@ func TestCloseDrains(t *testing.T) {
 
 // A lateListener accepts nothing until it is open, as on a busy machine.
 type lateListener struct {
-	net.Listener
+	*net.TCPListener
 	open chan struct{}
-}
-
-func (l *lateListener) SetDeadline(at time.Time) error {
-	return l.Listener.(*net.TCPListener).SetDeadline(at)
 }
 
 func (l *lateListener) Accept() (net.Conn, error) {
 	<-l.open
-	return l.Listener.Accept()
+	return l.TCPListener.Accept()
+}
+
+// A server that nothing is asked of costs its run nothing. The best of some,
+// since the machine may be busy.
+func TestCloseIdle(t *testing.T) {
+	best := time.Hour
+	for range 20 {
+		s := idle(t)
+		start := time.Now()
+		if list := s.Close(); len(list) != 0 {
+			t.Errorf("logged %s", lines(list))
+		}
+		best = min(best, time.Since(start))
+	}
+	if best > time.Millisecond {
+		t.Errorf("Close took %v", best)
+	}
+}
+
+func BenchmarkCloseIdle(b *testing.B) {
+	for range b.N {
+		b.StopTimer()
+		s := idle(b)
+		b.StartTimer()
+		s.Close()
+	}
 }
 
 func TestCloseCuts(t *testing.T) {
@@ -166,7 +188,7 @@ func TestCloseCuts(t *testing.T) {
 		}
 	}
 	if len(list) != 2 || list[0].Sent == 0 || brief(list[1]) != "connect allowed.example:443 allowed closed" {
-		t.Errorf("logged %s", Encode(list))
+		t.Errorf("logged %s", lines(list))
 	}
 }
 
@@ -192,24 +214,42 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// A cancelled context ends dials and accepting, like Close does.
-func TestContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+// Close ends a Dial, also that of a forward.
+func TestCloseEndsDial(t *testing.T) {
+	entered := make(chan struct{})
 	s := &Server{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		cancel()
+		close(entered)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
 	ln := listen(t)
+	go s.ServeForward(ln, graph.Forward{Port: 1, Target: "127.0.0.1:1"})
 	c, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	s.ServeForward(ctx, ln, graph.Forward{Port: 1, Target: "127.0.0.1:1"})
+	<-entered
 	if list := s.Close(); len(list) != 1 || brief(list[0]) != "forward 127.0.0.1:1 allowed closed" {
-		t.Errorf("logged %s", Encode(list))
+		t.Errorf("logged %s", lines(list))
 	}
+}
+
+// idle gives a Server that waits in Accept, with listeners for a proxy and a
+// forward.
+func idle(tb testing.TB) *Server {
+	s := &Server{}
+	s.start()
+	for _, serve := range []func(net.Listener){
+		s.ServeProxy,
+		func(ln net.Listener) { s.ServeForward(ln, graph.Forward{Port: 1, Target: "127.0.0.1:1"}) },
+	} {
+		open := make(chan struct{})
+		go serve(&lateListener{TCPListener: listen(tb).(*net.TCPListener), open: open})
+		open <- struct{}{} // it is in its first Accept
+		close(open)
+	}
+	return s
 }
 
 func TestServeAfterClose(t *testing.T) {
@@ -218,7 +258,7 @@ func TestServeAfterClose(t *testing.T) {
 		t.Error(list)
 	}
 	ln := listen(t)
-	s.ServeProxy(t.Context(), ln)
+	s.ServeProxy(ln)
 	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener: %v", err)
 	}

@@ -66,7 +66,7 @@ func missing(t *testing.T, format string, args ...any) {
 
 func needSeal(t *testing.T) {
 	t.Helper()
-	for _, f := range sandbox.New(sandbox.Options{}).Probe() {
+	for _, f := range newSandbox(t, sandbox.Options{}).Probe() {
 		if !f.Live {
 			missing(t, "the seal's layer %s is missing here: %s", f.Layer, f.State)
 		}
@@ -160,7 +160,7 @@ func TestEscape(t *testing.T) {
 	t.Parallel()
 	needSeal(t)
 	h := newHost(t)
-	facts, err := sandbox.New(sandbox.Options{}).Facts()
+	facts, err := newSandbox(t, sandbox.Options{}).Facts()
 	h.must(t, err)
 	b := newBuild(h)
 	_, noPython := findPython()

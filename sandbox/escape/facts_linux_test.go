@@ -42,6 +42,13 @@ func spec(t *testing.T, policy graph.Policy, words ...string) sandbox.Spec {
 	}
 }
 
+// newSandbox is a Sandbox that leaves no cgroups when the test ends.
+func newSandbox(t *testing.T, o sandbox.Options) *sandbox.Sandbox {
+	s := sandbox.New(o)
+	t.Cleanup(s.Close)
+	return s
+}
+
 func put(r io.Reader) (cas.Digest, error) { return cas.BLAKE3.SumReader(r) }
 
 // answers is a resolver and a network of its own: names have an address, and
@@ -95,7 +102,7 @@ func TestEgress(t *testing.T) {
 		{"around the proxy", []string{"udp", "192.0.2.1:443"}, network, "ENETUNREACH", ""},
 		{"descriptor to the proxy", []string{"rights"}, network, "ok|EINVAL", "*"}, // a stream carries bytes, and drops descriptors
 	} {
-		s := sandbox.New(answers())
+		s := newSandbox(t, answers())
 		sp := spec(t, graph.Policy{Network: tt.network}, tt.words...)
 		sp.Listener = true
 		res, err := s.Run(context.Background(), sp)
@@ -120,7 +127,7 @@ func TestListenerOfAnother(t *testing.T) {
 	o := answers()
 	asked, answer := make(chan bool), make(chan bool)
 	o.Resolver = slow{asked, answer}
-	s := sandbox.New(o)
+	s := newSandbox(t, o)
 	first := spec(t, graph.Policy{Network: []graph.Endpoint{{Host: "api.example.com", Ports: []uint16{443}}}}, "proxy", "api.example.com:443")
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -168,30 +175,55 @@ func TestLinkSwapped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	point := func(to string) {
-		os.Remove(filepath.Join(dir, "way"))
-		if err := os.Symlink(to, filepath.Join(dir, "way")); err != nil {
+	way := filepath.Join(dir, "way")
+	point := func(to string) error {
+		if err := os.Symlink(to, way+".new"); err != nil {
+			return err
+		}
+		return os.Rename(way+".new", way)
+	}
+	if err := point("meant"); err != nil {
+		t.Fatal(err)
+	}
+	sp := spec(t, graph.Policy{}, "matches", "/in/f", "meant")
+	sp.Mounts = append(sp.Mounts, graph.Mount{Path: "/in/f", Source: filepath.Join(way, "f"), Digest: cas.BLAKE3.Sum([]byte("meant"))})
+	s := newSandbox(t, sandbox.Options{Put: put})
+	if res, err := s.Run(context.Background(), sp); err != nil || string(res.Stdout.Data) != "matches yes\n" {
+		t.Fatalf("not swapped: %v %v", res, err)
+	}
+	done, stopped := make(chan bool), make(chan error)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				stopped <- nil
+				return
+			default:
+				if err := point([]string{"other", "meant"}[i%2]); err != nil {
+					stopped <- err
+					return
+				}
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
-	}
-	for _, tt := range []struct {
-		to    string
-		fails bool
-	}{{"meant", false}, {"other", true}} {
-		point("meant")
-		sp := spec(t, graph.Policy{}, "matches", "/in/f", "meant")
-		sp.Mounts = append(sp.Mounts, graph.Mount{Path: "/in/f", Source: filepath.Join(dir, "way", "f"), Digest: cas.BLAKE3.Sum([]byte("meant"))})
-		// Stdin is read after sources were looked at, and before they are bound.
-		sp.Stdin = &acting{do: func() { point(tt.to) }}
-		res, err := sandbox.New(sandbox.Options{Put: put}).Run(context.Background(), sp)
+	}()
+	// About every second run meets a swap in between.
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		_, err := s.Run(context.Background(), sp)
 		var setup *sandbox.SetupError
 		switch {
-		case tt.fails && (!errors.As(err, &setup) || setup.Layer != "mount"):
-			t.Errorf("swapped: %v %v", res, err)
-		case !tt.fails && (err != nil || string(res.Stdout.Data) != "matches yes\n"):
-			t.Errorf("not swapped: %v %v", res, err)
+		case errors.As(err, &setup) && setup.Layer == "mount":
+			return
+		case err != nil:
+			t.Fatal(err)
 		}
 	}
+	t.Error("no swap was found out")
 }
 
 // TestKnown: what a seal leaves open, of which attempts might make something.
@@ -217,7 +249,7 @@ func TestKnown(t *testing.T) {
 	} {
 		sp := spec(t, graph.Policy{}, tt.words...)
 		sp.Mounts = append(sp.Mounts, graph.Mount{Path: "/in/f", Source: f.Name(), Digest: cas.BLAKE3.Sum(nil)})
-		res, err := sandbox.New(sandbox.Options{Put: put}).Run(context.Background(), sp)
+		res, err := newSandbox(t, sandbox.Options{Put: put}).Run(context.Background(), sp)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,11 +267,6 @@ func own(t *testing.T, name string) string {
 	}
 	return to
 }
-
-// acting is an empty reader that does something when it is read.
-type acting struct{ do func() }
-
-func (a *acting) Read([]byte) (int, error) { a.do(); return 0, io.EOF }
 
 // TestSurvivors: what outlives its action is a fact of the result, is gone, and
 // doesn't hold up the build; what it wrote while it lived is taken whole.
@@ -329,7 +356,7 @@ func TestFactsOfAnAction(t *testing.T) {
 func TestLimitsAndRejections(t *testing.T) {
 	t.Parallel()
 	needSeal(t)
-	s := sandbox.New(sandbox.Options{Put: put})
+	s := newSandbox(t, sandbox.Options{Put: put})
 	sp := spec(t, graph.Policy{}, "spin", "10s")
 	sp.Policy.Limits.Wall = 300 * time.Millisecond
 	res, err := s.Run(context.Background(), sp)

@@ -181,6 +181,9 @@ func (h *host) plant(t *testing.T) {
 		fmt.Fprintf(&want, "%d:%d,", st.Dev, st.Ino)
 	}
 	h.vars["PLANTED"] = want.String()
+	var st unix.Stat_t
+	h.must(t, unix.Stat(os.DevNull, &st))
+	h.vars["NULL"] = fmt.Sprintf("%d:%d,", st.Dev, st.Ino)
 }
 
 // terminal opens a new one.

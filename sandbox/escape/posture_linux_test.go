@@ -29,7 +29,7 @@ func TestPosture(t *testing.T) {
 	}
 	text, err := os.ReadFile(h.path("ws/eval-out/p/posture/result"))
 	h.must(t, err)
-	facts, err := sandbox.New(sandbox.Options{}).Facts()
+	facts, err := newSandbox(t, sandbox.Options{}).Facts()
 	h.must(t, err)
 	got := normal(strings.TrimPrefix(string(text), "posture "), h, facts)
 	if *update && me() == asRoot { // and the same for users

@@ -1,10 +1,5 @@
 package pid1
 
-import (
-	"maps"
-	"slices"
-)
-
 // callNumbers are the numbers of the system calls that PID 1 makes: amd64
 // (arch/x86/entry/syscalls/syscall_64.tbl) and arm64 (the generic table). A
 // call that only one of them has can't be used.
@@ -19,7 +14,6 @@ var callNumbers = map[string][2]int64{
 	"fcntl":          {72, 25},
 	"getpid":         {39, 172},
 	"getppid":        {110, 173},
-	"getrusage":      {98, 165},
 	"io_uring_setup": {425, 425},
 	"kill":           {62, 129},
 	"mkdirat":        {258, 34},
@@ -37,19 +31,4 @@ var callNumbers = map[string][2]int64{
 	"unlinkat":       {263, 35},
 	"wait4":          {61, 260},
 	"write":          {1, 64},
-}
-
-// probeOnly are the calls that no stage but the probes needs; a filter may
-// refuse them, and should refuse some.
-var probeOnly = []string{
-	"clone3", "connect", "getpid", "getppid", "io_uring_setup", "mkdirat", "openat",
-	"prlimit64", "ptrace", "setresuid", "socket", "unlinkat",
-}
-
-// Needs returns the names of the system calls that PID 1 can't do without,
-// sorted: a filter that refuses one of them breaks it.
-func Needs() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(callNumbers)), func(name string) bool {
-		return slices.Contains(probeOnly, name)
-	})
 }

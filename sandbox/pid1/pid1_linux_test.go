@@ -52,16 +52,6 @@ func TestArgumentsAndEnvironment(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
-	e := start(t, options{plain: true}, sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")...).run()
-	if cpu := e.User + e.System; cpu < 5*time.Millisecond || cpu > limit {
-		t.Errorf("cpu %v of a busy loop", cpu)
-	}
-	if e.MaxRSS < 100 || e.MaxRSS > 1<<20 {
-		t.Errorf("MaxRSS %d KiB of a shell", e.MaxRSS)
-	}
-}
-
 // A seal makes every probe hold; here there are only namespaces, so only
 // those that a namespace or PID 1 itself answers for do.
 func TestProbes(t *testing.T) {

@@ -18,8 +18,6 @@ const (
 	waitNohang   = 1
 	waitAll      = 0x40000000 // __WALL: children made with any exit signal
 	clockMono    = 1
-	rusageKids   = -1
-	rusageSize   = 144
 	everyone     = -1
 	exitExec     = 127
 	statusSignal = 0x7f // the part of a wait status that names a signal
@@ -44,7 +42,7 @@ type supervisor struct {
 	deadline slot // struct timespec
 	target   slot // its pid
 	status   slot // of the process just reaped
-	buffer   slot // siginfo or struct rusage
+	buffer   slot // siginfo, or the byte that lets the target start
 	hello    slot
 	end      slot
 
@@ -61,7 +59,7 @@ func firstProcess() *program {
 		stack:   p.reserve(8), death: p.reserve(8), other: p.reserve(8),
 		now: p.reserve(16), timeout: p.reserve(16), deadline: p.reserve(16),
 		target: p.reserve(8), status: p.reserve(8), end: p.reserve(EndSize),
-		buffer: p.reserve(rusageSize), hello: p.reserve(HelloSize),
+		buffer: p.reserve(infoSize), hello: p.reserve(HelloSize),
 		zeroes: p.constant(make([]byte, 32)...),
 		broken: p.newLabel(), done: p.newLabel(),
 	}
@@ -253,16 +251,6 @@ func (s *supervisor) killAll() {
 func (s *supervisor) report() {
 	s.place(s.done)
 	s.storeW(s.end, imm(endMagic))
-	s.call("getrusage", imm(rusageKids), s.buffer.addr())
-	for _, t := range []struct{ to, from slot }{{endUser, 0}, {endSystem, 16}} { // struct timeval
-		s.load(rA, s.buffer+t.from)
-		s.mul(rA, imm(time.Second/time.Microsecond))
-		s.load(rB, s.buffer+t.from+8)
-		s.add(rA, rB)
-		s.store(s.end+t.to, rA)
-	}
-	s.load(rA, s.buffer+32) // ru_maxrss
-	s.store(s.end+endMaxRSS, rA)
 	s.call("write", imm(ControlFD), s.end.addr(), imm(EndSize))
 	s.exit(ExitDone)
 }

@@ -33,7 +33,7 @@ const (
 // Sizes of the two messages, each sent by one write.
 const (
 	HelloSize = 8 + 8*len(Probes)
-	EndSize   = 48
+	EndSize   = 20
 )
 
 var (
@@ -46,10 +46,7 @@ const (
 	endExecErrno = 4
 	endStatus    = 8
 	endSurvivors = 12
-	endReaped    = 16 // 4 zero bytes follow
-	endUser      = 24
-	endSystem    = 32
-	endMaxRSS    = 40
+	endReaped    = 16
 )
 
 // DecodeHello returns the raw results of Probes, in their order.
@@ -81,10 +78,9 @@ type End struct {
 	// Survivors is how many processes had to be killed after the grace. One
 	// is added if not all were gone after KillLimit.
 	Survivors int32
-	Reaped    uint32 // processes that PID 1 waited for, the target among them
-	// Of all processes reaped, by PID 1 or by one it reaped.
-	User, System time.Duration // to the microsecond
-	MaxRSS       uint64        // KiB, of the largest
+	// Reaped is how many processes PID 1 waited for, the target among them: no
+	// record has it, but with it tests see that no zombie was left.
+	Reaped uint32
 }
 
 // DecodeEnd decodes the last message.
@@ -101,8 +97,5 @@ func DecodeEnd(b []byte) (End, error) {
 		WaitStatus: int32(le.Uint32(b[endStatus:])),
 		Survivors:  int32(le.Uint32(b[endSurvivors:])),
 		Reaped:     le.Uint32(b[endReaped:]),
-		User:       time.Duration(le.Uint64(b[endUser:])) * time.Microsecond,
-		System:     time.Duration(le.Uint64(b[endSystem:])) * time.Microsecond,
-		MaxRSS:     le.Uint64(b[endMaxRSS:]),
 	}, nil
 }

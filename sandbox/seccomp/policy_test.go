@@ -24,13 +24,13 @@ const allowedCalls = `
 	madvise map_shadow_stack membarrier memfd_create mincore mkdir mkdirat mlock mlock2 mlockall mmap
 	mprotect mq_open mremap mseal msgget msync munlock munlockall munmap nanosleep newfstatat open
 	openat openat2 pause pidfd_open pidfd_send_signal pipe pipe2 pkey_alloc pkey_free pkey_mprotect
-	poll ppoll pread64 preadv preadv2 prlimit64 process_madvise process_mrelease pselect6 pwrite64
+	poll ppoll pread64 preadv preadv2 process_madvise process_mrelease pselect6 pwrite64
 	pwritev pwritev2 read readahead readlink readlinkat readv recvfrom recvmmsg recvmsg
 	remap_file_pages rename renameat renameat2 restart_syscall rmdir rseq rt_sigaction rt_sigpending
 	rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_tgsigqueueinfo
-	sched_getaffinity sched_getparam sched_getscheduler sched_setaffinity sched_yield seccomp select
+	sched_getaffinity sched_getparam sched_getscheduler sched_yield seccomp select
 	semget semop semtimedop sendfile sendmmsg sendmsg sendto set_robust_list set_tid_address setgid
-	setgroups setitimer setpgid setpriority setregid setresgid setresuid setreuid setrlimit setsid
+	setgroups setitimer setpgid setregid setresgid setresuid setreuid setrlimit setsid
 	setsockopt setuid setxattr shmat shmctl shmdt shmget shutdown sigaltstack signalfd4 splice stat
 	statfs statx symlink symlinkat sync sync_file_range syncfs sysinfo tee tgkill time timer_create
 	timer_delete timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime
@@ -137,6 +137,28 @@ func TestArguments(t *testing.T) {
 		{"sched_setscheduler", args(0, 0x40000000), ok},
 		{"sched_setscheduler", args(0, 0x40000001), no},
 		{"sched_setscheduler", args(0, 0x80000000), no},
+		{"sched_setscheduler", args(1, 0), no},
+		{"sched_setscheduler", args(7, 5), ok},
+		{"sched_setaffinity", args(0), ok},
+		{"sched_setaffinity", args(7), ok},
+		{"sched_setaffinity", args(1), no},
+		{"sched_setparam", args(2), ok},
+		{"sched_setparam", args(1), no},
+		{"prlimit64", args(0, 7), ok},
+		{"prlimit64", args(9, 7), ok},
+		{"prlimit64", args(1, 7), no},
+		{"setpriority", args(0, 0), ok},
+		{"setpriority", args(0, 7), ok},
+		{"setpriority", args(0, 1), no},
+		{"setpriority", args(1, 0), no}, // PRIO_PGRP
+		{"setpriority", args(2, 0), no}, // PRIO_USER
+		{"fcntl", args(3, 6), ok},       // F_SETLK
+		{"fcntl", args(3, 1030), ok},    // F_DUPFD_CLOEXEC
+		{"fcntl", args(3, 1033), ok},    // F_ADD_SEALS
+		{"fcntl", args(3, 1024), no},    // F_SETLEASE
+		{"fcntl", args(3, 1026), no},
+		{"fcntl", args(3, 1036), no},
+		{"fcntl", args(3, 1038), no},
 
 		{"socketpair", args(1, 1), ok},
 		{"socketpair", args(1, 5|0x80000), ok},

@@ -20,7 +20,7 @@ var files = []row{
 	{"dup", 32, 23, allow},
 	{"dup2", 33, none, allow},
 	{"dup3", 292, 24, allow},
-	{"fcntl", 72, 25, allow},
+	{"fcntl", 72, 25, fcntlCommand},
 	{"flock", 73, 32, allow},
 	{"fsync", 74, 82, allow},
 	{"fdatasync", 75, 83, allow},

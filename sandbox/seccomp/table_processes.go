@@ -84,7 +84,7 @@ var processes = []row{
 	// of the user's would allow it, by the filter.
 	{"sched_yield", 24, 124, allow},
 	{"sched_getaffinity", 204, 123, allow},
-	{"sched_setaffinity", 203, 122, allow},
+	{"sched_setaffinity", 203, 122, notInit},
 	{"getcpu", 309, 168, allow},
 	{"sched_getparam", 143, 121, allow},
 	{"sched_getscheduler", 145, 120, allow},
@@ -92,11 +92,11 @@ var processes = []row{
 	{"sched_get_priority_max", 146, 125, allow},
 	{"sched_get_priority_min", 147, 126, allow},
 	{"sched_rr_get_interval", 148, 127, allow},
-	{"sched_setparam", 142, 118, allow},              // keeps the class; with 0 as the only priority of the allowed ones
+	{"sched_setparam", 142, 118, notInit},            // keeps the class; with 0 as the only priority of the allowed ones
 	{"sched_setscheduler", 144, 119, schedulerClass}, // OTHER, BATCH, IDLE
 	{"sched_setattr", 314, 274, deny},                // class behind a pointer, real-time and deadline among them
 	{"getpriority", 140, 141, allow},
-	{"setpriority", 141, 140, allow}, // nice(1); raising fails by itself
+	{"setpriority", 141, 140, ownPriority}, // nice(1); raising fails by itself
 	{"ioprio_get", 252, 31, allow},
 	{"ioprio_set", 251, 30, deny},
 
@@ -161,8 +161,8 @@ var processes = []row{
 	{"landlock_add_rule", 445, 445, allow},
 	{"landlock_restrict_self", 446, 446, allow},
 	{"getrlimit", 97, 163, allow},
-	{"setrlimit", 160, 164, allow}, // raising a hard limit fails by itself
-	{"prlimit64", 302, 261, allow}, // also glibc's getrlimit
+	{"setrlimit", 160, 164, allow},   // raising a hard limit fails by itself
+	{"prlimit64", 302, 261, notInit}, // also glibc's getrlimit
 	{"getrusage", 98, 165, allow},
 	{"uname", 63, 160, allow},
 	{"sysinfo", 99, 179, allow},

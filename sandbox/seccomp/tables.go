@@ -32,6 +32,9 @@ const (
 	prctlOption
 	personalityValue
 	schedulerClass
+	notInit
+	ownPriority
+	fcntlCommand
 	socketDomain
 	socketpairDomain
 

@@ -1,6 +1,10 @@
 package graph
 
-import "github.com/evalbuild/eval/cas"
+import (
+	"strings"
+
+	"github.com/evalbuild/eval/cas"
+)
 
 // A Mount is one thing in the root of a sealed process: a file or folder of
 // this machine that is bound there read-only, or a symbolic link.
@@ -11,4 +15,21 @@ type Mount struct {
 	Executable bool
 	Tree       *cas.Tree // of a folder, else nil
 	Link       string    // target of a symbolic link, else ""
+}
+
+// ReservedPath gives the folder of a sealed root that the seal keeps to itself
+// and that an absolute, clean path is or lies in, or "". No file of this
+// machine can be inside at such a path; inputs are below /in.
+func ReservedPath(p string) string {
+	if p == "/" {
+		return "/"
+	}
+	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
+	switch top = "/" + top; top {
+	case "/in", "/scratch", "/proc", "/dev", "/sys": // what a process sees
+	case "/old", "/.seal", "/.probe": // how a seal is made, and found out about
+	default:
+		return ""
+	}
+	return top
 }

@@ -50,18 +50,23 @@ type Endpoint struct {
 // logged when it is dialled.
 func ParseEndpoint(s string) (Endpoint, error) {
 	host, ports, given := strings.Cut(s, ":")
-	e := Endpoint{Host: strings.ToLower(strings.TrimSuffix(host, "."))}
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return Endpoint{}, fmt.Errorf("%q is an address; name a host, or use forward for a local port", s)
 	}
-	if err := checkHost(strings.TrimPrefix(e.Host, ".")); err != nil {
-		return Endpoint{}, fmt.Errorf("%q: %v", s, err)
+	name, below := strings.CutPrefix(host, ".")
+	name, err := CanonicalHost(name)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("%q: %w", s, err)
 	}
+	if below {
+		name = "." + name
+	}
+	e := Endpoint{Host: name}
 	if !given {
 		ports = "443"
 	}
 	for p := range strings.SplitSeq(ports, ",") {
-		n, err := parsePort(p)
+		n, err := ParsePort(p)
 		if err != nil {
 			return Endpoint{}, fmt.Errorf("%q: %v", s, err)
 		}
@@ -70,38 +75,6 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	slices.Sort(e.Ports)
 	e.Ports = slices.Compact(e.Ports)
 	return e, nil
-}
-
-// checkHost accepts a DNS name of letters, digits, hyphens and underscores
-// (RFC 1035 lengths) whose last label isn't a number: 127.1 and 0x7f.1 are
-// spellings of addresses.
-func checkHost(h string) error {
-	if h == "" || len(h) > 253 {
-		return fmt.Errorf("a host has 1 to 253 bytes")
-	}
-	labels := strings.Split(h, ".")
-	for _, l := range labels {
-		if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
-			return fmt.Errorf("%q is no part of a host name", l)
-		}
-		for _, c := range []byte(l) {
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return fmt.Errorf("%q can't stand in a host name; write other scripts in their xn-- form", string(rune(c)))
-			}
-		}
-	}
-	if last := labels[len(labels)-1]; last[0] >= '0' && last[0] <= '9' {
-		return fmt.Errorf("a host name doesn't end in a number; addresses are refused")
-	}
-	return nil
-}
-
-func parsePort(s string) (uint16, error) {
-	n, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || n == 0 || s[0] == '+' || s[0] == '0' {
-		return 0, fmt.Errorf("%q is no port: 1 to 65535", s)
-	}
-	return uint16(n), nil
 }
 
 // String writes the endpoint as ParseEndpoint reads it.
@@ -139,11 +112,11 @@ func ParseForward(port int, target string) (Forward, error) {
 		return Forward{}, fmt.Errorf("forward %d: %q is no HOST:PORT", port, target)
 	}
 	host := target[:i]
-	if _, err := parsePort(target[i+1:]); err != nil {
+	if _, err := ParsePort(target[i+1:]); err != nil {
 		return Forward{}, fmt.Errorf("forward %d: %q: %v", port, target, err)
 	}
 	if _, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")); err != nil {
-		if err := checkHost(strings.ToLower(host)); err != nil {
+		if _, err := CanonicalHost(host); err != nil {
 			return Forward{}, fmt.Errorf("forward %d: %q: %v", port, target, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbuild/eval/workspace/graph"
+	"github.com/evalbuild/eval/workspace/statcache"
 )
 
 // place is where a path leads to.
@@ -94,17 +95,14 @@ func locate(name string) (place, error) {
 	return p, nil
 }
 
-// reserved refuses the folders that every sealed root has, and what is below
-// those that are filled by the kernel or by the build.
+// reserved refuses what a sealed root has for itself, and /tmp, which is a
+// folder of the process, though what is in it may be a tool.
 func reserved(name string) error {
-	switch name {
-	case "/", "/in", "/scratch", "/proc", "/dev", "/sys", "/tmp", "/old", "/.seal":
+	switch dir := graph.ReservedPath(name); {
+	case name == dir || name == "/tmp":
 		return fmt.Errorf("%s is a folder that a sealed process has its own of", name)
-	}
-	for _, dir := range [...]string{"/in", "/scratch", "/proc", "/dev", "/sys"} {
-		if strings.HasPrefix(name, dir+"/") {
-			return fmt.Errorf("%s is in %s, which a sealed process has its own of", name, dir)
-		}
+	case dir != "":
+		return fmt.Errorf("%s is in %s, which a sealed process has its own of", name, dir)
 	}
 	return nil
 }
@@ -126,21 +124,7 @@ func factsOf(st *unix.Stat_t) facts {
 	}
 }
 
-func (f facts) kind() fs.FileMode {
-	switch f.mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return 0
-	case unix.S_IFDIR:
-		return fs.ModeDir
-	case unix.S_IFLNK:
-		return fs.ModeSymlink
-	case unix.S_IFIFO:
-		return fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		return fs.ModeSocket
-	}
-	return fs.ModeDevice
-}
+func (f facts) kind() fs.FileMode { return statcache.FileType(f.mode) }
 
 // executable takes any of the three bits: inside, the owner is another.
 func (f facts) executable() bool { return f.mode&0o111 != 0 }

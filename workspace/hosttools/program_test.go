@@ -60,6 +60,7 @@ func TestRefusedPaths(t *testing.T) {
 		{"/scratch/x", "is in /scratch"},
 		{"/old", "own of"},
 		{"/.seal", "own of"},
+		{"/.probe/x", "is in /.probe"},
 		{"bin/sh", "not an absolute path"},
 		{"/bin/../bin/sh", "not a clean path, want /bin/sh"},
 		{"/bin/", "not a clean path, want /bin"},

@@ -12,20 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/statcache"
 )
-
-// granularity is how much older than its recording a file's last change must be
-// for its facts to stand in for its bytes: within one tick of a file system's
-// clock a file can change again without its stamps changing. 2 s covers all
-// ticks there are; workspace's stat cache, which has the same rule, lists them.
-const granularity = 2 * time.Second
-
-// aged reports whether facts recorded at that time may ever be trusted. ctime
-// is in it since a program can set mtime back, but not ctime.
-func aged(f facts, at int64) bool {
-	limit := at - int64(granularity)
-	return f.mtime < limit && f.ctime < limit
-}
 
 // record is what is kept of a file: the facts, when they were taken, and what
 // its bytes said.
@@ -73,12 +61,12 @@ func (c *statCache) get(path string, f facts) (record, bool) {
 	c.mu.RLock()
 	r, ok := c.records[path]
 	c.mu.RUnlock()
-	return r, ok && r.facts == f && aged(r.facts, r.at)
+	return r, ok && r.facts == f && statcache.Aged(r.mtime, r.ctime, r.at)
 }
 
 // put keeps a record, unless get would never trust it.
 func (c *statCache) put(path string, r record) {
-	if !aged(r.facts, r.at) {
+	if !statcache.Aged(r.mtime, r.ctime, r.at) {
 		return
 	}
 	c.loaded()
@@ -195,7 +183,7 @@ func (c *statCache) save() error {
 		}
 		c.kept = len(c.records)
 	}
-	if err := replaceFile(c.file, encodeTable(c.records, c.kept, c.fn), c.now()); err != nil {
+	if err := statcache.Replace(c.file, encodeTable(c.records, c.kept, c.fn), c.now()); err != nil {
 		return fmt.Errorf("save stat cache %s: %w", c.file, bare(err))
 	}
 	c.unsaved = false

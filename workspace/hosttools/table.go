@@ -5,11 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/evalbuild/eval/cas"
 )
@@ -109,48 +105,4 @@ func encodeTable(records map[string]record, kept int, fn cas.Func) []byte {
 	}
 	sum := cas.BLAKE3.Sum(b)
 	return append(b, sum.Hash[:]...)
-}
-
-const tempPattern = ".tmp-"
-
-// replaceFile writes a file so that others see the old or the new one, whole.
-// There is no fsync: after a power cut the checksum fails.
-func replaceFile(name string, b []byte, now time.Time) error {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	removeStale(name, now)
-	f, err := os.CreateTemp(dir, filepath.Base(name)+tempPattern+"*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
-}
-
-// removeStale removes what killed processes left; an hour is long enough not
-// to take it from one that still writes.
-func removeStale(name string, now time.Time) {
-	entries, err := os.ReadDir(filepath.Dir(name))
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), filepath.Base(name)+tempPattern) {
-			continue
-		}
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() && now.Sub(info.ModTime()) > time.Hour {
-			os.Remove(filepath.Join(filepath.Dir(name), e.Name()))
-		}
-	}
 }

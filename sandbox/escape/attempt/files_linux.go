@@ -63,21 +63,6 @@ var files = table{
 		defer os.Remove(link)
 		return is(os.Link(a[0], link))
 	},
-	// mode FD sets the mode of a descriptor's file to what it is.
-	"mode": func(a []string) string {
-		fd, _ := strconv.Atoi(a[0])
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return "stat-" + is(err)
-		}
-		return is(unix.Fchmod(fd, st.Mode&0o7777))
-	},
-	// now FD sets the times of a descriptor's file, which who may write it may.
-	"now": func(a []string) string {
-		fd, _ := strconv.Atoi(a[0])
-		_, _, errno := unix.RawSyscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, 0, 0, 0, 0)
-		return nameOf(errno)
-	},
 	"flock": func(a []string) string {
 		fd, err := unix.Open(a[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox/collect"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// takeOutputs sorts what was collected by the action's outputs.
+func (b *build) takeOutputs(a *graph.Action, collected []collect.File) (cas.Result, error) {
+	var r cas.Result
+	for _, o := range a.Outputs {
+		if o.Format != graph.FormatFolder {
+			for _, f := range collected {
+				if f.Path == o.Name {
+					r.Files = append(r.Files, cas.OutputFile{Path: f.Path, Digest: f.Digest, Executable: f.Executable})
+				}
+			}
+			continue
+		}
+		tree, err := b.folder(o.Name, collected)
+		if err != nil {
+			return r, fmt.Errorf("output %q: %w", o.Name, err)
+		}
+		digest, err := b.o.Store.PutTree(cas.Pure, tree)
+		if err != nil {
+			return r, &storeError{err}
+		}
+		r.Folders = append(r.Folders, cas.OutputFolder{Path: o.Name, Tree: digest})
+	}
+	return r, nil
+}
+
+// folder makes the tree of an output folder.
+func (b *build) folder(name string, collected []collect.File) (*cas.Tree, error) {
+	tree := cas.NewTree(b.o.Store.Func())
+	nothing, err := cas.NewTree(b.o.Store.Func()).Build()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range collected {
+		rel, ok := strings.CutPrefix(f.Path, name+"/")
+		switch {
+		case !ok:
+		case f.Link != "":
+			tree.Symlink(rel, f.Link)
+		case f.Folder:
+			tree.Mount(rel, nothing)
+		default:
+			tree.File(rel, f.Digest, f.Executable)
+		}
+	}
+	return tree.Build()
+}
+
+// outputsOf finds the action's outputs in a result. A *cas.MissError says which
+// is not there.
+func (b *build) outputsOf(n *node, r cas.Result) ([]output, error) {
+	out := make([]output, len(n.action.Outputs))
+	for i, o := range n.action.Outputs {
+		if o.Format == graph.FormatFolder {
+			for _, x := range r.Folders {
+				if x.Path != o.Name {
+					continue
+				}
+				tree, err := b.o.Store.ReadTree(x.Tree)
+				if err != nil {
+					return nil, err
+				}
+				out[i] = output{digest: tree.Digest(), tree: tree}
+			}
+		} else {
+			for _, x := range r.Files {
+				if x.Path == o.Name {
+					out[i] = output{digest: x.Digest, contents: x.Contents, inlined: x.Inlined(), executable: x.Executable}
+				}
+			}
+		}
+		if out[i].digest.IsZero() {
+			return nil, &cas.MissError{Key: cas.Digest(n.key), Reason: fmt.Sprintf("the result has no output %q", o.Name)}
+		}
+	}
+	return out, nil
+}
+
+// linkStays says whether a link at p, below an output folder, leads to
+// somewhere in that folder.
+func linkStays(p, target string) bool {
+	to := path.Join(path.Dir(p), target)
+	return target != "" && !path.IsAbs(target) && to != ".." && !strings.HasPrefix(to, "../")
+}
