@@ -21,7 +21,7 @@ type Runner interface {
 // result, or an error.
 func (b *build) runProcess(ctx context.Context, n *node) (cas.Result, error) {
 	if b.o.Runner == nil {
-		return cas.Result{}, errors.New("run its process: not supported on this system")
+		return cas.Result{}, &sandbox.UnavailableError{Layer: "reap", Err: errors.New("no process can be run on this system")}
 	}
 	a := n.action
 	spec, err := b.spec(n, b.stageFile)
@@ -33,6 +33,9 @@ func (b *build) runProcess(ctx context.Context, n *node) (cas.Result, error) {
 		return cas.Result{}, ctx.Err()
 	}
 	if err != nil {
+		return cas.Result{}, err
+	}
+	if err := b.checkTools(n); err != nil {
 		return cas.Result{}, err
 	}
 	if f := failureOf(a, res); f != nil {
@@ -100,7 +103,8 @@ func runOutcome(err error) outcome {
 	var differs *DeterminismError
 	var exec *sandbox.ExecError
 	var unavailable *sandbox.UnavailableError
-	if errors.As(err, &failed) || errors.As(err, &differs) || errors.As(err, &exec) || errors.As(err, &unavailable) ||
+	var tool *toolError
+	if errors.As(err, &tool) || errors.As(err, &failed) || errors.As(err, &differs) || errors.As(err, &exec) || errors.As(err, &unavailable) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return outcome{err: err}
 	}

@@ -456,3 +456,20 @@ func TestRunInterrupted(t *testing.T) {
 	f.runner.fail = nil
 	f.wantRan(f.build(), "a o")
 }
+
+// TestToolChanged: a result of another tool than the one in the key is none.
+func TestToolChanged(t *testing.T) {
+	f := newRunFixture(t, `action(name = "a", tool = ":sh", args = ["o=1"], outs = ["o"])`)
+	f.tools["changed"] = "/bin/sh: changed"
+	f.keep = true
+	rep, err := New(f.options(f.store(), nil)).Build(context.Background(), f.targets("a"))
+	f.check(err)
+	if len(rep.Problems) != 1 || rep.Problems[0].Infra || rep.Problems[0].Err.Error() != "a tool of it: /bin/sh: changed" {
+		t.Errorf("%+v", rep.Problems)
+	}
+	delete(f.tools, "changed")
+	f.took()
+	if rep := f.build(); len(rep.Problems) > 0 || len(f.took()) != 1 {
+		t.Errorf("it was stored: %+v", rep)
+	}
+}

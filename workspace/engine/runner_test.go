@@ -164,6 +164,14 @@ func (t fakeTools) Needs(r io.ReaderAt, size int64) ([]graph.Mount, error) {
 	return nil, nil
 }
 
+// Check fails if the map has a reason for it.
+func (t fakeTools) Check([]graph.Mount) error {
+	if why, ok := t["changed"]; ok {
+		return errors.New(why)
+	}
+	return nil
+}
+
 func (t fakeTools) Merge(lists ...[]graph.Mount) ([]graph.Mount, error) {
 	byPath := map[string]graph.Mount{}
 	for _, l := range lists {

@@ -19,6 +19,8 @@ type Tools interface {
 	Data(path string) ([]graph.Mount, error)
 	// Needs gives what a program that is not of this machine needs of it.
 	Needs(content io.ReaderAt, size int64) ([]graph.Mount, error)
+	// Check looks again at what the others gave, after it was used.
+	Check(mounts []graph.Mount) error
 	// Merge joins lists, sorted by path, none in another.
 	Merge(lists ...[]graph.Mount) ([]graph.Mount, error)
 }
@@ -51,6 +53,20 @@ func (b *build) mounts(n *node) ([]graph.Mount, error) {
 	b.resolved.Store(key, m)
 	return m, nil
 }
+
+// checkTools makes sure that a process had the tools that are in its key.
+func (b *build) checkTools(n *node) error {
+	if len(n.inputs.Mounts) == 0 {
+		return nil
+	}
+	if err := b.o.Tools.Check(n.inputs.Mounts); err != nil {
+		return &toolError{fmt.Errorf("a tool of it: %w", err)}
+	}
+	return nil
+}
+
+// A toolError is of a tool that changed: whoever changed it can build again.
+type toolError struct{ error }
 
 // toolsKey names what the action's tools resolve to in this process.
 func (n *node) toolsKey() string {

@@ -21,6 +21,9 @@ func (r *Resolver) file(s set, name string) (place, error) {
 	case p.facts.kind() != 0:
 		return place{}, errors.New("is not a file")
 	}
+	if err := r.host.readable(p.facts); err != nil {
+		return place{}, err
+	}
 	rec, err := r.stats.read(p.real, p.facts)
 	if err != nil {
 		return place{}, err

@@ -37,6 +37,9 @@ func (r *Resolver) data(s set, name string) error {
 
 // folder adds a folder with all in it, and gives the ELF files among that.
 func (r *Resolver) folder(s set, p place) (programs []string, err error) {
+	if err := r.host.readable(p.facts); err != nil {
+		return nil, err
+	}
 	w := walk{r: r, root: p.real, tree: cas.NewTree(r.stats.fn)}
 	if err := w.folder(""); err != nil {
 		return nil, err
@@ -107,6 +110,11 @@ func (w *walk) entry(rel string) error {
 	f, err := lstat(name)
 	if err != nil {
 		return fail(err)
+	}
+	if k := f.kind(); k == 0 || k.IsDir() {
+		if err := w.r.host.readable(f); err != nil {
+			return fail(err)
+		}
 	}
 	switch f.kind() {
 	case fs.ModeDir:

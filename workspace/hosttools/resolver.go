@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -42,6 +43,7 @@ type host struct {
 	loaderCache string
 	muslPaths   string   // folder of ld-musl-ARCH.path
 	libraries   []string // instead of those of a loader, if not nil
+	others      bool     // sealed processes are none of ours: we are root
 }
 
 // searchPath is fixed, and that of a sealed process, so that a tool doesn't
@@ -57,7 +59,7 @@ func New(o Options) *Resolver {
 		o.Now = time.Now
 	}
 	r := &Resolver{
-		host:  host{goos: runtime.GOOS, path: searchPath, loaderCache: "/etc/ld.so.cache", muslPaths: "/etc"},
+		host:  host{goos: runtime.GOOS, path: searchPath, loaderCache: "/etc/ld.so.cache", muslPaths: "/etc", others: os.Geteuid() == 0},
 		stats: &statCache{file: o.Cache, fn: o.Func, now: o.Now},
 	}
 	r.cached = sync.OnceValue(func() map[string][]string { return readLoaderCache(r.host.loaderCache) })
