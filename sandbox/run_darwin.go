@@ -90,7 +90,7 @@ func (s *Sandbox) listen(spec *Spec) (*listeners, error) {
 			return nil, fmt.Errorf("listen for the proxy: %w", err)
 		}
 		l.proxy = ln.Addr().(*net.TCPAddr).Port
-		go l.server.ServeProxy(ln)
+		l.server.ServeProxy(ln)
 	}
 	for _, f := range spec.Policy.Forward {
 		ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(int(f.Port)))
@@ -99,7 +99,7 @@ func (s *Sandbox) listen(spec *Spec) (*listeners, error) {
 			return nil, fmt.Errorf("listen for forward %d: %w", f.Port, err)
 		}
 		l.forwards = append(l.forwards, int(f.Port))
-		go l.server.ServeForward(ln, f)
+		l.server.ServeForward(ln, f)
 	}
 	return l, nil
 }

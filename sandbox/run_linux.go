@@ -484,7 +484,7 @@ func (r *run) serve() error {
 		if err != nil {
 			return err
 		}
-		go r.egress.ServeProxy(ln)
+		r.egress.ServeProxy(ln)
 		fds = fds[1:]
 	}
 	for i, f := range r.plan.Policy.Forward {
@@ -492,7 +492,7 @@ func (r *run) serve() error {
 		if err != nil {
 			return err
 		}
-		go r.egress.ServeForward(ln, f)
+		r.egress.ServeForward(ln, f)
 	}
 	return nil
 }

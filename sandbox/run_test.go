@@ -472,3 +472,18 @@ func TestTwins(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestEgressOfShortLife: a process that asks and is gone has asked.
+func TestEgressOfShortLife(t *testing.T) {
+	s := newSandbox(t, sandbox.Options{})
+	spec := sandbox.Spec{
+		Args:   []string{"/bin/bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/8080; echo x >&3`},
+		Policy: graph.Policy{Limits: graph.DefaultLimits, Forward: []graph.Forward{{Port: 8080, Target: "127.0.0.1:1"}}},
+		Mounts: hostMounts(t, "/bin/bash"),
+	}
+	for i := range 40 {
+		if res := mustRun(t, s, spec); len(res.Egress) != 1 {
+			t.Fatalf("run %d: %+v, stderr %q", i, res.Egress, res.Stderr.Data)
+		}
+	}
+}

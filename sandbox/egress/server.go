@@ -109,8 +109,9 @@ func fill[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// ServeProxy serves the proxy on ln, which is the Server's from here on, until
-// Close. An ln that is no TCP listener loses at Close what it hasn't accepted.
+// ServeProxy begins to serve the proxy on ln, which is the Server's from here on,
+// until Close, and returns at once: whatever is asked from here on is in the
+// log, though the process may be dead before a goroutine has run. An ln that is no TCP listener loses at Close what it hasn't accepted.
 func (s *Server) ServeProxy(ln net.Listener) {
 	s.serve(ln, Attempt{Via: ViaConnect}, s.proxy)
 }
@@ -120,15 +121,20 @@ func (s *Server) ServeForward(ln net.Listener, f graph.Forward) {
 	s.serve(ln, forwarded(f), func(ctx context.Context, l *link) { s.forward(ctx, l, f) })
 }
 
-// serve accepts until there is nothing more to accept. asked is what is known
-// of an attempt before its first byte.
 func (s *Server) serve(ln net.Listener, asked Attempt, handle func(context.Context, *link)) {
 	s.start()
-	defer ln.Close()
-	if !s.listen(ln) {
-		return
+	if s.listen(ln) {
+		go s.accept(ln, asked, handle)
+	} else {
+		ln.Close()
 	}
+}
+
+// accept accepts until there is nothing more to accept. asked is what is known
+// of an attempt before its first byte.
+func (s *Server) accept(ln net.Listener, asked Attempt, handle func(context.Context, *link)) {
 	defer s.accepting.Done()
+	defer ln.Close()
 	var pause time.Duration
 	for {
 		ending := s.isEnding()
