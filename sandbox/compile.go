@@ -20,7 +20,7 @@ import (
 const UID = 1000
 
 // ProxyPort is where the CONNECT proxy listens inside.
-const ProxyPort = 3128
+const ProxyPort = graph.ProxyPort
 
 const (
 	imageFD   = 5 // PID 1's program

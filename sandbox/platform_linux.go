@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"runtime"
@@ -116,7 +118,9 @@ func memoryFile(name string, content []byte) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("memfd_create %s: %w", name, err)
 	}
-	if _, err = unix.Write(fd, content); err == nil {
+	if n, werr := unix.Write(fd, content); werr != nil || n < len(content) {
+		err = fmt.Errorf("%d of %d bytes: %w", max(n, 0), len(content), cmp.Or[error](werr, io.ErrShortWrite))
+	} else {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
 	}
 	if err != nil {

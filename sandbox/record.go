@@ -124,7 +124,7 @@ var LayerNames = []string{
 // notSealed is what no layer of ours hides or fixes.
 var notSealed = []string{
 	"wall clock", "CPU model and count", "kernel release", "process ids", "addresses (ASLR) and random bytes",
-	"order of entries in bound folders of the host", "when others use files that are bound (inotify, access times, locks)",
+	"order of entries in bound folders of the host, and what is put there meanwhile, sockets too", "when others use files that are bound (inotify, access times, locks)",
 	"host paths, devices and the outer uid in /proc/self/mountinfo, the harness's process id in /proc/self/cgroup",
 	"the machine's memory, load and uptime (sysinfo), the size of its file systems", "the owner of inputs: eval or nobody", "priority, scheduling and limits on CPU time and address space, which are the harness's",
 	"traffic inside of an allowed TLS session, domain fronting included",
@@ -350,6 +350,9 @@ func limitNotes(f Facts) []string {
 			"memory: per-process only (RLIMIT_DATA); files in memory and shared memory don't count",
 			"processes: RLIMIT_NPROC of the user namespace",
 		}
+	}
+	if f.Cgroup == "v1" {
+		return []string{"memory: buffers of sockets don't count in v1 groups"}
 	}
 	return []string{}
 }

@@ -23,7 +23,7 @@ import (
 const setupTimeout = 30 * time.Second
 
 // minFD is above all descriptors that a program sets by number.
-const minFD = 64
+const minFD = 16
 
 // Run runs one process under its seal and returns what it did. A target that
 // fails is a Result. Errors are an *UnavailableError, a *SetupError, the
@@ -393,6 +393,13 @@ func (r *run) rowError(cause error) error {
 		r.s.restoreDumpable()
 	}
 	if err := r.linked.failure(); err != nil {
+		var row *SetupError
+		if errors.As(err, &row) && row.Row == len(r.linked.rows)-1 && errors.Is(err, unix.E2BIG) {
+			return &ExecError{Path: sealedStrings(r.spec.Args)[0], Err: unix.E2BIG} // the user's words
+		}
+		if errors.Is(err, unix.EMFILE) && row != nil {
+			row.Err = fmt.Errorf("%w: each of %d inputs and tools is a descriptor for a while; raise the hard limit of open files (ulimit -Hn)", row.Err, len(r.spec.Mounts))
+		}
 		return err
 	}
 	var setup *SetupError

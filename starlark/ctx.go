@@ -182,6 +182,9 @@ func (c *analysis) claim(p string, d *declared) error {
 	if _, err := graph.ParseLabel(":"+p, graph.Label{}); err != nil {
 		return err
 	}
+	if len(p) > maxPath {
+		return fmt.Errorf("a path of %d bytes; %d are the most that all systems take", len(p), maxPath)
+	}
 	for seg := range strings.SplitSeq(p, "/") {
 		if len(seg) > maxName {
 			return fmt.Errorf("a name of %d bytes; file systems take %d", len(seg), maxName)
@@ -199,6 +202,10 @@ func (c *analysis) claim(p string, d *declared) error {
 	c.declared[p] = d
 	return nil
 }
+
+// maxPath is the longest path below an output folder: macOS takes 1,024 bytes
+// of a whole one.
+const maxPath = 800
 
 // maxName is the longest name of a file that all usual file systems take.
 const maxName = 255

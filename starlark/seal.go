@@ -203,8 +203,9 @@ func parseDigits(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// maxProcesses is what Linux can number.
-const maxProcesses = 1 << 22
+// maxProcesses is a quarter of what Linux can number: a group can't have more
+// than that.
+const maxProcesses = 1 << 20
 
 func parseCount(v sl.Value) (int64, error) {
 	i, ok := v.(sl.Int)

@@ -142,7 +142,7 @@ func (b *build) recorded(n *node) outcome {
 		if errors.As(err, &blob) && blob.Reason == cas.Damaged {
 			return fault(err)
 		}
-		return outcome{err: errNotRecorded}
+		return outcome{err: fmt.Errorf("%w (%w)", errNotRecorded, err)}
 	}
 	if err != nil {
 		return outcome{err: err, infra: true}

@@ -95,6 +95,9 @@ func (e Endpoint) Allows(host string, port uint16) bool {
 	return ok && slices.Contains(e.Ports, port)
 }
 
+// ProxyPort is where the proxy of a policy with a network listens, inside.
+const ProxyPort = 3128
+
 // A Forward carries plain TCP from a port of the process's own loopback to one
 // declared target, HOST:PORT as the harness dials it.
 type Forward struct {
@@ -104,6 +107,9 @@ type Forward struct {
 
 // ParseForward checks a port and a target HOST:PORT.
 func ParseForward(port int, target string) (Forward, error) {
+	if port == ProxyPort {
+		return Forward{}, fmt.Errorf("forward: port %d is that of the proxy inside", port)
+	}
 	if port < 1 || port > 65535 {
 		return Forward{}, fmt.Errorf("forward: %d is no port: 1 to 65535", port)
 	}
