@@ -24,6 +24,13 @@ n=1; for try in 1 2 3 4 5 6 7 8 9; do n=$(grep -ls ') Z 1 ' /proc/[0-9]*/stat | 
 	{item: 27, name: "real-time class", in: native, try: "fifo", want: "EPERM", control: root("ok")},
 	{item: 27, name: "class by struct", in: native, try: "setattr", want: "EPERM", control: both("ok")},
 	{item: 27, name: "real-time input and output", in: native, try: "call ioprio_set 1 0 0x2004", want: "EPERM", control: root("ok")},
+	// PID 1 has the uid of all inside, and for these calls that is enough.
+	{item: 27, name: "limits of PID 1", in: native, try: "call prlimit64 1 7 0 0", want: "EPERM", control: root("ok")},
+	{item: 27, name: "priority of PID 1", in: native, try: "call setpriority 0 1 19", want: "EPERM", control: none("outside PID 1 is the host's")},
+	{item: 27, name: "priority of its group", in: native, try: "call setpriority 1 0 1", want: "EPERM", control: none("outside it would slow the test down for good")},
+	{item: 27, name: "priority of its user", in: native, try: "call setpriority 2 1000 1", want: "EPERM", control: none("outside it is somebody else's user")},
+	{item: 27, name: "cores of PID 1", in: native, try: "call sched_setaffinity 1 0 0", want: "EPERM", control: none("outside PID 1 is the host's")},
+	{item: 27, name: "class of PID 1", in: native, try: "call sched_setscheduler 1 5 &", want: "EPERM", control: none("outside PID 1 is the host's")},
 	{item: 27, name: "order of killing", in: native, try: "oom 500", want: "EACCES", control: both("ok")},
 	{item: 27, name: "memory policy", in: native, try: "call set_mempolicy 0 0 0", want: "EPERM", control: both("ok").unless("ENOSYS")},
 	{item: 27, name: "memory of a range", in: native, try: "call mbind 0 0 0 0 0 0", want: "EPERM", control: both("ok").unless("ENOSYS")},
