@@ -284,9 +284,10 @@ func (g *cgroup) set(l graph.Limits, v2 bool) error {
 
 // writeFile writes to a file that is there, in one call.
 func writeFile(name, content string) error {
-	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	fd, err := retry(func() (int, error) { return unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0) })
 	if err == nil {
-		_, err = unix.Write(fd, []byte(content))
+		// To lower a limit takes a while, and Go's own signals come meanwhile.
+		_, err = retry(func() (int, error) { return unix.Write(fd, []byte(content)) })
 		unix.Close(fd)
 	}
 	if err != nil {

@@ -169,13 +169,15 @@ var limitTitles = map[int]string{
 
 // readProc reads a short file of a process.
 func readProc(pid int, name string) ([]byte, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/%s", pid, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := retry(func() (int, error) {
+		return unix.Open(fmt.Sprintf("/proc/%d/%s", pid, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
 	b := make([]byte, 8<<10)
-	n, err := unix.Read(fd, b)
+	n, err := retry(func() (int, error) { return unix.Read(fd, b) })
 	return b[:max(n, 0)], err
 }
 
