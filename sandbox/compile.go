@@ -143,42 +143,6 @@ func filterBytes(code []seccomp.Instruction) []byte {
 	return b
 }
 
-// checkMounts wants a sorted list in which nothing lies below a file or link,
-// or hides what the seal itself puts there.
-func checkMounts(mounts []graph.Mount) error {
-	leaves := map[string]bool{}
-	last := ""
-	for _, m := range mounts {
-		switch {
-		case !strings.HasPrefix(m.Path, "/") || path.Clean(m.Path) != m.Path || m.Path == "/" || strings.ContainsRune(m.Path, 0):
-			return fmt.Errorf("mount %q: no clean absolute path", m.Path)
-		case m.Path <= last:
-			return fmt.Errorf("mount %q: out of order or twice", m.Path)
-		case (m.Source == "") == (m.Link == ""):
-			return fmt.Errorf("mount %q: either a source or a link", m.Path)
-		}
-		last = m.Path
-		if own := graph.ReservedPath(m.Path); own != "" && own != InDir {
-			return fmt.Errorf("mount %q: the seal keeps %s to itself", m.Path, own)
-		}
-		for up := path.Dir(m.Path); up != "/"; up = path.Dir(up) {
-			if leaves[up] {
-				return fmt.Errorf("mount %q: %s is a file, a link or a folder of its own", m.Path, up)
-			}
-		}
-		leaves[m.Path] = true
-	}
-	return nil
-}
-
-// top is the first component of an absolute path.
-func top(p string) string {
-	if i := strings.IndexByte(p[1:], '/'); i >= 0 {
-		return p[:i+1]
-	}
-	return p
-}
-
 // begin makes the child one that can do no harm while it is set up.
 func (c *compiler) begin(p *Plan) {
 	c.layer = "limits"
@@ -466,56 +430,4 @@ func (c *compiler) capabilities() {
 	c.add("capset", blob([]byte{0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0}), blob(make([]byte, 24))) // _LINUX_CAPABILITY_VERSION_3
 	c.add("prctl", num(prCapAmbient), num(prAmbientClearAll), num(0), num(0), num(0))
 	c.add("prctl", num(prSetNoNewPrivs), num(1), num(0), num(0), num(0))
-}
-
-// landlock says once more, by another mechanism, what may be done with the
-// files that are there, and which ports may be connected to.
-func (c *compiler) landlock(p *Plan) {
-	c.layer = "landlock"
-	abi := p.Facts.Landlock
-	attr := landlockRuleset(abi)
-	rules := c.open("landlock_create_ruleset", blob(attr), num(int64(len(attr))), num(0))
-	all := landlockAccess(abi)
-	grant := func(at string, access uint64) {
-		fd := c.open("openat", num(atCwd), str(at), num(openPath|openCloexec), num(0))
-		c.add("landlock_add_rule", num(int64(rules)), num(landlockPathBeneath), blob(landlockPath(access&all, fd)), num(0))
-		c.close(fd)
-	}
-	grant("/", accessReadDir) // ls /; but not /.seal
-	grant("/proc", accessReadFile|accessReadDir)
-	grant("/dev", accessReadFile|accessWriteFile|accessReadDir|accessIoctlDev)
-	const makeDevices = 1<<6 | 1<<11
-	grant("/scratch", all&^(makeDevices|accessIoctlDev))
-	const use = accessExecute | accessReadFile
-	tops := map[string]bool{}
-	if c.made("/etc") {
-		tops["/etc"] = true
-	}
-	for _, m := range p.Mounts {
-		switch t := top(m.Path); {
-		case t == "/tmp": // another way to the folder below /scratch
-			tops[t] = true
-		case t != m.Path:
-			tops[t] = true
-		case m.Link == "" && m.Tree != nil:
-			tops[t] = true
-		case m.Link == "":
-			grant(m.Path, use) // a file: rights over folders would be refused
-		}
-	}
-	tops[InDir] = true
-	for _, t := range slices.Sorted(maps.Keys(tops)) {
-		if t == "/tmp" {
-			grant(t, all&^(makeDevices|accessIoctlDev))
-		} else {
-			grant(t, use|accessReadDir)
-		}
-	}
-	if abi >= 4 {
-		for _, port := range p.ports() {
-			c.add("landlock_add_rule", num(int64(rules)), num(landlockNetPort), blob(landlockPort(netConnect, uint64(port))), num(0))
-		}
-	}
-	c.add("landlock_restrict_self", num(int64(rules)), num(0))
-	c.close(rules)
 }
