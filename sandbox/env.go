@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// sealedStrings drops the marks: under a seal the root is the root.
-func sealedStrings(in []string) []string { return rooted(in, "") }
-
 // rooted puts the folder that stands for the root in the place of each mark.
 func rooted(in []string, root string) []string {
 	out := make([]string, len(in))

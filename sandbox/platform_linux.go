@@ -20,6 +20,7 @@ import (
 
 // platform is what a Sandbox keeps on Linux.
 type platform struct {
+	slots    slots
 	once     sync.Once
 	facts    Facts
 	factsErr error

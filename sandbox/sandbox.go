@@ -29,7 +29,6 @@ const DefaultUIDBase = 0x65760000
 // A Sandbox runs processes under seals. It may be used by many goroutines.
 type Sandbox struct {
 	o     Options
-	slots slots
 	sweep sync.Once // of stages
 	platform
 }
@@ -44,29 +43,4 @@ func New(o Options) *Sandbox {
 
 func (s *Sandbox) newEgress(allow []graph.Endpoint) *egress.Server {
 	return &egress.Server{Allow: allow, Resolver: s.o.Resolver, Dial: s.o.Dial}
-}
-
-// slots numbers what runs at one time, from 0, lowest first.
-type slots struct {
-	mu    sync.Mutex
-	taken []bool
-}
-
-func (s *slots) take() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, t := range s.taken {
-		if !t {
-			s.taken[i] = true
-			return i
-		}
-	}
-	s.taken = append(s.taken, true)
-	return len(s.taken) - 1
-}
-
-func (s *slots) give(i int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.taken[i] = false
 }
