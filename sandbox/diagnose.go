@@ -12,9 +12,11 @@ import (
 type Finding struct {
 	Layer string
 	Live  bool
-	State string // observed, probed, applied; of a layer that isn't live: what failed, with its errno
-	Cause string // why it isn't, or what is soft about it
-	Hint  string // what to change
+	// Untried says that nothing is known of it: a layer that it needs is missing.
+	Untried bool
+	State   string // observed, probed, applied; of a layer that isn't live: what failed, with its errno
+	Cause   string // why it isn't, or what is soft about it
+	Hint    string // what to change
 }
 
 // A host is where causes are read from: the root of the file system, and what

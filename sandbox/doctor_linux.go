@@ -178,7 +178,7 @@ func (s *Sandbox) findings(failed map[string]error, states map[string]Layer, com
 		case complete:
 			f.Live, f.State = true, Applied
 		default:
-			f.State = "not tried: a layer that it needs is missing"
+			f.Untried, f.State = true, "a layer that it needs is missing"
 		}
 		if name == "limits" && f.Live {
 			f.State = grade(s.facts)

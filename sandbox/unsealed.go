@@ -31,8 +31,11 @@ func unsealedRecord(spec *Spec) Record {
 	r := Record{
 		Schema: recordSchema, Tier: TierNone, SealVersion: graph.SealVersion, Compiler: CompilerVersion, Policy: p, PolicyHash: p.digest(),
 		Mounts: mountRecords(spec.Mounts), Folders: append([]string{}, outputFolders(spec.Outputs)...), Limits: "none", Kernel: kernel(),
-		Notes:     []string{"unsealed: only the wall limit and the size of outputs were enforced"},
-		NotSealed: append([]string{"everything: files, processes and network of the user who ran it"}, notSealed...),
+		Notes: []string{"unsealed: only the wall limit and the size of outputs were enforced"},
+		NotSealed: []string{
+			"everything: files, processes and network of the user who ran it, the inputs' own files among them",
+			"processes that left the session, which are not counted as survivors", "connections, which are not logged",
+		},
 	}
 	for _, name := range LayerNames {
 		r.Layers = append(r.Layers, Layer{Name: name, State: Absent})

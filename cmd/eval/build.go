@@ -32,6 +32,9 @@ func runBuild(ctx context.Context, s *session) error {
 		return err
 	}
 	live := newProgress(os.Stderr)
+	if s.values["seal"] == "none" {
+		fmt.Fprintln(os.Stderr, "eval: warning: --seal=none: processes run without a seal; their results are marked as unsealed, under keys of their own")
+	}
 	eng := s.engine(engine.Options{
 		Print: func(label graph.Label, msg string) { live.say("%s: %s", label, safe(msg)) },
 		Event: func(e engine.Event) {

@@ -25,7 +25,10 @@ func doctor(findings []sandbox.Finding) error {
 	missing := 0
 	for _, f := range findings {
 		word := "live"
-		if !f.Live {
+		switch {
+		case f.Untried:
+			word = "untried"
+		case !f.Live:
 			word = "MISSING"
 			missing++
 		}

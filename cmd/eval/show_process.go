@@ -33,7 +33,11 @@ func (s *session) showProcesses(ctx context.Context, t *starlark.Target) error {
 		fmt.Fprintf(stdout, "%s %s\n", a.Mnemonic, safe(a.Slot().String()))
 		r, err := s.store.Lookup(cas.Pure, cas.Digest(keys[a]))
 		if err != nil {
-			fmt.Fprintln(stdout, "  it has no result for what it is now; `ev build` makes one")
+			sealed := "`ev build` makes one"
+			if s.values["seal"] != "none" {
+				sealed += "; --seal=none shows that of an unsealed run, if there was one"
+			}
+			fmt.Fprintln(stdout, "  it has no result for what it is now; "+sealed)
 			continue
 		}
 		if err := s.showProcess(r); err != nil {
@@ -57,8 +61,12 @@ func (s *session) showProcess(r cas.Result) error {
 	}
 	line("ended", "%s", facts.Status)
 	line("survivors", "%d", facts.Survivors)
-	if len(facts.Egress) == 0 {
-		line("egress", "none was asked for")
+	switch {
+	case len(facts.Egress) > 0:
+	case record.Listener || len(record.Policy.Network)+len(record.Policy.Forward) > 0 && record.Tier != sandbox.TierNone:
+		line("egress", "no attempt")
+	default:
+		line("egress", "not listened for")
 	}
 	for _, e := range facts.Egress {
 		line("egress", "%d. %s %s:%d %s %s", e.Seq, e.Via, e.Host, e.Port, e.Verdict, e.Reason)
@@ -85,7 +93,11 @@ func (s *session) showProcess(r cas.Result) error {
 		}
 	}
 	line("kernel", "%s %s %s", record.Kernel.System, record.Kernel.Release, record.Kernel.Machine)
-	line("not sealed", "%s", strings.Join(record.NotSealed, "; "))
+	name := "not sealed"
+	for _, n := range record.NotSealed {
+		line(name, "%s", n)
+		name = ""
+	}
 	for _, out := range []struct {
 		name string
 		d    cas.Digest

@@ -228,8 +228,8 @@ action(name = "b", tool = ":script", outs = ["o"])
 		}
 	}
 	want := map[string]string{
-		"a": "tool //p:gone: tool /bin/gone: does not exist",
-		"b": "tool //p:script: p/s: tool /bin/zsh: does not exist",
+		"a": "//p:gone: tool /bin/gone: does not exist",
+		"b": "//p:script: p/s: tool /bin/zsh: does not exist",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

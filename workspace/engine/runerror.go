@@ -3,10 +3,12 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/sandbox/collect"
+	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -18,6 +20,7 @@ type RunError struct {
 	Missing        []string // outputs that were not made
 	Rejected       []collect.Rejection
 	Stdout, Stderr sandbox.Stream
+	Egress         []egress.Attempt
 
 	policy *graph.Policy
 }
@@ -26,7 +29,11 @@ type RunError struct {
 func failureOf(a *graph.Action, res *sandbox.Result) *RunError {
 	e := &RunError{
 		Status: res.Status, Limits: res.Limits, Missing: res.Missing, Rejected: res.Rejected,
-		Stdout: res.Stdout, Stderr: res.Stderr, policy: a.Policy,
+		Stdout: res.Stdout, Stderr: res.Stderr, Egress: res.Egress, policy: a.Policy,
+	}
+	large := func(r collect.Rejection) bool { return r.Code() == collect.Bytes }
+	if slices.ContainsFunc(e.Rejected, large) && !slices.Contains(e.Limits, "output") {
+		e.Limits = append(slices.Clone(e.Limits), "output")
 	}
 	if res.Status.Code != 0 || res.Status.Signal != 0 || len(e.Limits)+len(e.Missing)+len(e.Rejected) > 0 {
 		return e
@@ -56,7 +63,24 @@ func (e *RunError) Error() string {
 		}
 		causes = append(causes, fmt.Sprintf("output %q was rejected: %s", r.Path, r.Reason))
 	}
-	return strings.Join(causes, "; ") + said("stderr", e.Stderr) + said("stdout", e.Stdout)
+	return strings.Join(causes, "; ") + e.refused() + said("stderr", e.Stderr) + said("stdout", e.Stdout)
+}
+
+// refused lists what the process asked of the network in vain.
+func (e *RunError) refused() string {
+	var b strings.Builder
+	n := 0
+	for _, a := range e.Egress {
+		if a.Verdict != egress.Refused {
+			continue
+		}
+		if n++; n > maxNamed {
+			fmt.Fprintf(&b, "\n  egress: and more")
+			break
+		}
+		fmt.Fprintf(&b, "\n  egress: %s:%d was refused: %s", a.Host, a.Port, a.Reason)
+	}
+	return b.String()
 }
 
 // Hints are what can be done about it.
@@ -64,6 +88,17 @@ func (e *RunError) Hints() []string {
 	var out []string
 	for _, l := range e.Limits {
 		out = append(out, fmt.Sprintf("raise %s in the seal(…) of the action", l))
+	}
+	stderr := string(e.Stderr.Data)
+	switch {
+	case e.policy.Unsealed:
+	case e.Status.Code == 127 || strings.Contains(stderr, "not found"):
+		out = append(out, "nothing is inside but what is declared: list each program that a tool calls in tool(data = […])")
+	case strings.Contains(stderr, "No such file or directory"):
+		out = append(out, "nothing is inside but what is declared: inputs in srcs, programs and folders of this machine in tool(data = […])")
+	case len(e.policy.Network) == 0 && (strings.Contains(stderr, "Name or service not known") || strings.Contains(stderr, "name resolution") ||
+		strings.Contains(stderr, "unreachable") || strings.Contains(stderr, "Could not resolve")):
+		out = append(out, "this action has no network: seal(network = [\"HOST\"]) declares one")
 	}
 	if len(e.Limits) == 0 && e.Status == (sandbox.Status{}) && len(e.Missing) > 0 {
 		out = append(out, "outputs are made in the working directory; $(out NAME) is their path")

@@ -42,13 +42,13 @@ func (b *build) mounts(n *node) ([]graph.Mount, error) {
 	for _, t := range n.action.Tools {
 		list, err := b.resolve(n, t)
 		if err != nil {
-			return nil, fmt.Errorf("tool %s: %w", t.Label, err)
+			return nil, fmt.Errorf("%s: %w", t.Label, err)
 		}
 		lists = append(lists, list...)
 	}
 	m, err := b.o.Tools.Merge(lists...)
 	if err != nil {
-		return nil, fmt.Errorf("tool %s: %w", n.action.Tools[0].Label, err)
+		return nil, fmt.Errorf("%s: %w", n.action.Tools[0].Label, err)
 	}
 	b.resolved.Store(key, m)
 	return m, nil

@@ -260,6 +260,9 @@ func (b *build) comparePiece(dst string, p piece, fault *Fault) error {
 	case got == p.digest:
 	default:
 		fault.Cause = "it is not what the recorded bytes give"
+		if fi, err := os.Lstat(dst); err == nil && cas.Stamped(fi, got) { // as build left it
+			fault.Cause = "it is as an earlier build wrote it, and not what the recorded bytes give now"
+		}
 		fault.Got = data
 		fault.Want, _ = b.again.get(p.digest)
 	}

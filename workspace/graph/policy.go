@@ -49,6 +49,9 @@ type Endpoint struct {
 // 443. Addresses are refused: which one a name has is decided, checked and
 // logged when it is dialled.
 func ParseEndpoint(s string) (Endpoint, error) {
+	if strings.Contains(s, "://") {
+		return Endpoint{}, fmt.Errorf("%q is a URL; a host is meant: HOST or HOST:PORT", s)
+	}
 	host, ports, given := strings.Cut(s, ":")
 	if _, err := netip.ParseAddr(strings.Trim(s, "[]")); err == nil {
 		return Endpoint{}, fmt.Errorf("%q is an address; name a host, or use forward for a local port", s)
