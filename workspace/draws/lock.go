@@ -1,0 +1,189 @@
+package draws
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A Lock is one draws.lock as it was last read. Methods may be called from
+// several goroutines. Views are of the last Open, Append or Recover.
+type Lock struct {
+	path  string
+	write func(f *os.File, b []byte) (int, error)
+	sync  func(f *os.File) error
+
+	append sync.Mutex // one append at a time
+	mu     sync.Mutex // of v
+	v      *view
+}
+
+// Open reads the lock; there need not be one yet. Errors name file and line.
+func Open(path string) (*Lock, error) {
+	l := &Lock{path: path, write: (*os.File).Write, sync: (*os.File).Sync}
+	var data []byte
+	f, err := openFile(path, os.O_RDONLY)
+	if err == nil {
+		data, err = io.ReadAll(f)
+		f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	l.v, err = parse(path, data, nil)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// openFile opens a regular file, without waiting for a fifo or following a
+// link: git and a link's target would be two truths.
+func openFile(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
+	if errors.Is(err, unix.ELOOP) {
+		return nil, errors.New("it is a symbolic link")
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is no regular file")
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (l *Lock) view() *view {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.v
+}
+
+func (l *Lock) publish(v *view) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.v = v
+}
+
+// Lines gives all lines by seq, then bytes.
+func (l *Lock) Lines() []Line { return slices.Clone(l.view().lines) }
+
+// Torn gives the bytes of a write that was cut short, or nil: they are no line,
+// and the next Append removes them.
+func (l *Lock) Torn() []byte { return slices.Clone(l.view().torn) }
+
+// State gives what is known of an identity.
+func (l *Lock) State(id ID) State {
+	s := l.view().states[id]
+	if s == nil {
+		return State{}
+	}
+	c := *s
+	c.Open, c.Rivals, c.held = slices.Clone(s.Open), slices.Clone(s.Rivals), nil
+	return c
+}
+
+// Looks gives the looks at a label's block, in order.
+func (l *Lock) Looks(label graph.Label, block string) []Line {
+	return slices.Clone(l.view().looks[look{label, block}])
+}
+
+// A PriorDraw is a draw or adoption of a label that is none of its reps now.
+type PriorDraw struct {
+	Line
+	// Changed are the fields in which the identity differs from the rep of the
+	// same stream and index: epoch, redraw, block, and key if it is none of
+	// these, which are in the key. It is stream or index if there is no such
+	// rep now.
+	Changed []string
+}
+
+// PriorDraws gives the label's draws and adoptions that are not in now, the
+// identities of all its present reps.
+func (l *Lock) PriorDraws(label graph.Label, now []ID) []PriorDraw {
+	type place struct {
+		stream string
+		index  int
+	}
+	same, streams, reps := map[ID]bool{}, map[string]bool{}, map[place]ID{}
+	for _, id := range now {
+		same[id], streams[id.Sample.Stream] = true, true
+		reps[place{id.Sample.Stream, id.Sample.Index}] = id
+	}
+	var out []PriorDraw
+	for _, d := range l.view().lines {
+		if d.Label != label || !d.captured() || same[d.ID] {
+			continue
+		}
+		p := PriorDraw{Line: d}
+		rep, ok := reps[place{d.Sample.Stream, d.Sample.Index}]
+		switch {
+		case !streams[d.Sample.Stream]:
+			p.Changed = []string{"stream"}
+		case !ok:
+			p.Changed = []string{"index"}
+		default:
+			p.Changed = changed(d.ID, rep)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func changed(was, now ID) (names []string) {
+	if was.Sample.Epoch != now.Sample.Epoch {
+		names = append(names, "epoch")
+	}
+	if was.Sample.Redraw != now.Sample.Redraw {
+		names = append(names, "redraw")
+	}
+	if was.Sample.Block != now.Sample.Block {
+		names = append(names, "block")
+	}
+	if names == nil {
+		names = []string{"key"}
+	}
+	return names
+}
+
+// Counts are a label's lines by kind, and the attempts of its draws.
+type Counts struct {
+	Intents, Draws, Abandoned, Adopted, Looks int
+	Attempts                                  int
+}
+
+// Counts counts all that a label ever had.
+func (l *Lock) Counts(label graph.Label) (c Counts) {
+	for _, x := range l.view().lines {
+		if x.Label != label {
+			continue
+		}
+		switch x.Kind {
+		case Intent:
+			c.Intents++
+		case Draw:
+			c.Draws++
+			c.Attempts += x.Attempts
+		case Abandoned:
+			c.Abandoned++
+		case Adopted:
+			c.Adopted++
+		case Look:
+			c.Looks++
+		}
+	}
+	return c
+}
