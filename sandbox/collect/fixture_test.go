@@ -120,3 +120,13 @@ func cancelled() context.Context {
 	cancel()
 	return ctx
 }
+
+// lacking skips a test for what this machine hasn't got, or fails it where
+// nothing may be missing.
+func lacking(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("EVAL_STRICT") != "" {
+		t.Fatalf("this machine lacks "+format, args...)
+	}
+	t.Skipf("this machine lacks "+format, args...)
+}

@@ -10,7 +10,7 @@ import (
 // TestMount looks at a mount that every machine has: nothing is mounted for it.
 func TestMount(t *testing.T) {
 	if _, err := os.Stat("/proc/version"); err != nil {
-		t.Skipf("no /proc: %v", err)
+		lacking(t, "/proc: %v", err)
 	}
 	got := collected(t, "/", plain, Output{"proc", true}, Output{"proc/version", false}, Output{"proc/self/root/proc/version", false})
 	same(t, "rejected", codes(got), map[string]string{"proc": Mount, "proc/version": Mount, "proc/self/root/proc/version": Mount})
@@ -24,7 +24,7 @@ func TestOpenOne(t *testing.T) {
 	link(t, dir, "a", "l")
 	fd := openDir(t, dir)
 	if _, err := unix.Openat2(fd, "a/f", &unix.OpenHow{Flags: unix.O_PATH}); err != nil {
-		t.Skipf("no openat2: %v", err)
+		lacking(t, "openat2: %v", err)
 	}
 	for _, p := range []string{"l/f", "../x", "/etc", "l"} {
 		if got, err := openOne(fd, p, fileFlags); err == nil {
@@ -39,7 +39,10 @@ func TestOpenOne(t *testing.T) {
 func TestDetached(t *testing.T) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		t.Skipf("fsopen: %v", err)
+		if os.Geteuid() != 0 {
+			t.Skipf("only root may fsopen: %v", err)
+		}
+		lacking(t, "fsopen: %v", err)
 	}
 	defer unix.Close(fs)
 	must(t, unix.FsconfigCreate(fs))

@@ -20,6 +20,9 @@ type repo struct {
 func newRepo(t *testing.T) repo {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
+		if os.Getenv("EVAL_STRICT") != "" {
+			t.Fatal("git is not installed")
+		}
 		t.Skip("git is not installed")
 	}
 	r := repo{t, t.TempDir(), ""}
