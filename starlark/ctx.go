@@ -83,6 +83,7 @@ func (c *analysis) value() (sl.Value, error) {
 		"write":             c.write,
 		"evaluate":          c.evaluate,
 		"run":               c.run,
+		"history":           c.history,
 	} {
 		actions[name] = sl.NewBuiltin("actions."+name, fn)
 	}

@@ -317,6 +317,7 @@ func nativeModule() *starlarkstruct.Module {
 			}
 			return sl.String(functionName(fn)), nil
 		}),
+		"block":     sl.NewBuiltin("native.block", nativeBlock),
 		"host_path": sl.NewBuiltin("native.host_path", nativeHostPath),
 		"label":     sl.NewBuiltin("native.label", nativeLabel),
 		"parts":     sl.NewBuiltin("native.parts", nativeParts),

@@ -21,14 +21,14 @@ var toolInfo = builtinProvider("ToolInfo", "path", "file", "data", "files")
 func (c *analysis) run(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 	var executable, seal, sample sl.Value
 	var arguments, inputs, outputs, tools sl.Iterable
-	var env *sl.Dict
+	var env, terms *sl.Dict
+	var o made
 	mnemonic := "Run"
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "executable", &executable, "arguments?", &arguments, "inputs?", &inputs,
-		"outputs?", &outputs, "env?", &env, "seal?", &seal, "tools?", &tools, "sample?", &sample, "mnemonic?", &mnemonic); err != nil {
+		"outputs?", &outputs, "env?", &env, "seal?", &seal, "tools?", &tools, "sample?", &sample, "mnemonic?", &mnemonic,
+		"stdin?", &o.stdin, "optional?", &o.optional, "stdout?", &o.stdout, "exit?", &o.exit, "egress?", &o.egress, "seal_record?", &o.seal,
+		"terms?", &terms); err != nil {
 		return nil, err
-	}
-	if sample != nil && sample != sl.None {
-		return nil, fmt.Errorf("%s: a sampled action is a draw, and this version can't record draws yet", b.Name())
 	}
 	a := &graph.Action{Kind: graph.Run, Mnemonic: mnemonic, Owner: c.target.Label}
 	sealEnv, err := c.takeSeal(a, seal)
@@ -38,8 +38,12 @@ func (c *analysis) run(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.T
 	if err == nil {
 		err = takeFiles(a, inputs)
 	}
+	o.outputs = outputs
 	if err == nil {
-		err = c.takeMade(a, outputs)
+		err = c.takeMade(a, o)
+	}
+	if err == nil {
+		err = takeSample(a, sample, terms)
 	}
 	if err == nil {
 		err = takeWords(a, arguments, env, sealEnv)
@@ -245,21 +249,105 @@ func describeFile(f *graph.File) string {
 	return fmt.Sprintf("the output %s of %s", f.Path, f.Label)
 }
 
+// made is what a run makes, and what the harness keeps of it.
+type made struct {
+	outputs  sl.Iterable // files; or a dict of paths below the working directory
+	optional *sl.Dict    // of paths: empty if it isn't made
+	stdin    sl.Value
+	// What the harness makes.
+	stdout, exit, egress, seal sl.Value
+}
+
 // takeMade claims what the process makes. An output's name is its path below
 // the working directory.
-func (c *analysis) takeMade(a *graph.Action, outputs sl.Iterable) error {
-	for i, v := range elements(outputs) {
-		f, ok := v.(fileValue)
-		if !ok {
-			return fmt.Errorf("outputs[%d]: a declared file is meant, not %s", i, aValue(v))
-		}
-		if err := c.output(v, a, f.file.Path); err != nil {
+func (c *analysis) takeMade(a *graph.Action, m made) error {
+	if d, ok := m.outputs.(*sl.Dict); ok {
+		if err := c.takeNamed(a, "outputs", d, ""); err != nil {
 			return err
 		}
+	} else {
+		for i, v := range elements(m.outputs) {
+			f, ok := v.(fileValue)
+			if !ok {
+				return fmt.Errorf("outputs[%d]: a declared file is meant, not %s", i, aValue(v))
+			}
+			if err := c.takeOutput(a, v, f.file.Path, ""); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.takeNamed(a, "optional", m.optional, graph.FormatOptional); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		file   sl.Value
+		format string
+	}{{m.stdout, graph.FormatStdout}, {m.exit, graph.FormatExit}, {m.egress, graph.FormatEgress}, {m.seal, graph.FormatSeal}} {
+		if f.file == nil || f.file == sl.None {
+			continue
+		}
+		if err := c.output(f.file, a, graph.FactsDir+f.format); err != nil {
+			return err
+		}
+		a.Outputs[len(a.Outputs)-1].Format = f.format
 	}
 	if len(a.Outputs) == 0 {
 		return fmt.Errorf("outputs is empty: a process that makes nothing has no result")
 	}
+	return c.takeStdin(a, m.stdin)
+}
+
+func (c *analysis) takeNamed(a *graph.Action, what string, d *sl.Dict, format string) error {
+	if d == nil {
+		return nil
+	}
+	for k, v := range d.Entries() {
+		name, ok := sl.AsString(k)
+		if _, err := graph.ParseLabel(":"+name, graph.Label{}); !ok || err != nil {
+			return fmt.Errorf("%s maps paths below the working directory to declared files; %s is no such path", what, aValue(k))
+		}
+		if err := c.takeOutput(a, v, name, format); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOutput claims one output of the process; format "" is what it was declared
+// as.
+func (c *analysis) takeOutput(a *graph.Action, v sl.Value, name, format string) error {
+	if err := c.output(v, a, name); err != nil {
+		return err
+	}
+	for _, o := range a.Outputs[:len(a.Outputs)-1] {
+		if o.Name == name || strings.HasPrefix(o.Name, name+"/") || strings.HasPrefix(name, o.Name+"/") {
+			return fmt.Errorf("outputs %q and %q are in one place", o.Name, name)
+		}
+	}
+	o := &a.Outputs[len(a.Outputs)-1]
+	if o.Fact() {
+		return fmt.Errorf("output %q: below %s are the harness's own", name, graph.FactsDir)
+	}
+	if format != "" {
+		if o.Format == graph.FormatFolder {
+			return fmt.Errorf("output %q is a folder; only a file is optional", name)
+		}
+		o.Format = format
+	}
+	return nil
+}
+
+// takeStdin makes a file what the process reads.
+func (c *analysis) takeStdin(a *graph.Action, v sl.Value) error {
+	if v == nil || v == sl.None {
+		return nil
+	}
+	f, ok := v.(fileValue)
+	if !ok || f.file.Folder() || f.file.Action == a {
+		return fmt.Errorf("stdin: a file is meant, not %s", aValue(v))
+	}
+	i, _ := findInput(a, graph.StdinName)
+	a.Inputs = slices.Insert(a.Inputs, i, graph.Input{Name: graph.StdinName, File: f.file})
 	return nil
 }
 

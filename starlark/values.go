@@ -351,25 +351,3 @@ func (d *depset) writeFingerprint(w *closureWalk, path string) error {
 	w.tag(valDepset)
 	return w.value(sl.Tuple(list), path)
 }
-
-// A sampleValue says which draw an action is; of a producer that runs.
-type sampleValue struct {
-	opaque
-	stream       string
-	index, epoch int
-	redraw       int
-	block        string
-}
-
-func makeSample(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	s := sampleValue{opaque: opaque{"sample"}, epoch: 1}
-	err := sl.UnpackArgs(b.Name(), args, kwargs, "stream", &s.stream, "index", &s.index,
-		"epoch?", &s.epoch, "redraw?", &s.redraw, "block?", &s.block)
-	return s, err
-}
-
-func (s sampleValue) writeFingerprint(w *closureWalk, _ string) error {
-	w.tag(valSample)
-	w.str(fmt.Sprintf("%q %d %d %d %q", s.stream, s.index, s.epoch, s.redraw, s.block))
-	return nil
-}

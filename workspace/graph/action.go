@@ -10,6 +10,7 @@ const (
 	Evaluate Kind = 1 // a pure Starlark function of decoded inputs
 	Write    Kind = 2 // fixed bytes
 	Run      Kind = 3 // a process under a seal
+	History  Kind = 4 // what draws.lock says of the draws that are its inputs
 )
 
 // String returns the kind's name as written in keys and explanations.
@@ -21,6 +22,8 @@ func (k Kind) String() string {
 		return "write"
 	case Run:
 		return "run"
+	case History:
+		return "history"
 	}
 	return "unknown"
 }
@@ -110,15 +113,34 @@ type Output struct {
 	// Name is the name in the result: of a run the path below the working
 	// directory, else no path, so that a rename re-uses results.
 	Name   string
-	Format string // json, jsonl or text; of a run file or folder
+	Format string // json, jsonl or text; of a run one of those below
 	File   *File
 }
 
-// The formats of a run's outputs.
+// The formats of a run's outputs. With FormatExit, how the process ended is part
+// of the result, whatever it was; without, only a success is a result.
 const (
-	FormatFile   = "file"
-	FormatFolder = "folder"
+	FormatFile     = "file"
+	FormatOptional = "optional file" // empty if the process doesn't make it
+	FormatFolder   = "folder"
+
+	// What the harness knows of the process. Their names are below FactsDir.
+	FormatStdout = "stdout"
+	FormatExit   = "exit"
+	FormatEgress = "egress"
+	FormatSeal   = "seal"
 )
+
+// FactsDir begins the names of outputs that the harness makes; no process can
+// declare one there.
+const FactsDir = ".eval/"
+
+// Fact says whether the harness makes the output, and not the process.
+func (o Output) Fact() bool { return strings.HasPrefix(o.Name, FactsDir) }
+
+// StdinName is the name of the input that a run reads as its standard input. It
+// is nowhere in the root of its seal.
+const StdinName = "stdin"
 
 // A Sample says which draw of a stream a run is.
 type Sample struct {
@@ -127,6 +149,41 @@ type Sample struct {
 	Epoch  int
 	Redraw int
 	Block  string // digest of what both arms are given
+}
+
+// A Block is the arms that are drawn together: editing one re-draws all. Arms
+// has the first run of each stream, in the order in which they are started in
+// odd pairs; even pairs go the other way.
+type Block struct{ Arms []*Action }
+
+// Join adds a run to the block: the first of its stream stands for all.
+func (b *Block) Join(a *Action) {
+	for _, x := range b.Arms {
+		if x.Sample.Stream == a.Sample.Stream {
+			return
+		}
+	}
+	b.Arms = append(b.Arms, a)
+}
+
+// Terms are what a draw is made on. None of them changes what it is.
+type Terms struct {
+	// USD is what a rep is expected to cost; nil: not known.
+	USD *float64
+	// Withdrawn: the rep is looked up if the lock has it, and never drawn; without
+	// it all outputs are empty.
+	Withdrawn bool
+	// Reuse: reps of this stream that were drawn in an earlier block are kept.
+	Reuse bool
+}
+
+// A Look is what a scoring looks at draws with: see draws.Looked.
+type Look struct {
+	N           int
+	Fingerprint string // of the function that judges; "" if Tools judge
+	Alpha       float64
+	Effect      float64
+	Margin      float64
 }
 
 // A Tool is a program that a run may start, with all that it needs on this
@@ -169,7 +226,10 @@ type Action struct {
 	Env    []string // Run: NAME=value sorted, with marks
 	Policy *Policy  // Run: the seal
 	Sample *Sample  // Run: which draw; nil of a pure one
-	Tools  []Tool   // Run: Tools[0] is the program of Args[0]
+	Tools  []Tool   // Run: Tools[0] is the program of Args[0]. History: the program that judges
+	Block  *Block   // Run: where the block of Sample comes from; nil: Sample has it
+	Terms  *Terms   // Run: of a draw, else nil
+	Look   *Look    // History
 }
 
 // Program says whether the input of this name is a tool's program: it is

@@ -48,7 +48,8 @@ type writer interface {
 // walk visits everything of the action that is in the key except for the
 // bytes of its inputs, which are in the input tree. There is one walk and two
 // writers: the salt and the explanation.
-func (a *Action) walk(w writer) {
+// block is that of its draw.
+func (a *Action) walk(w writer, block string) {
 	w.field("schema", binary.AppendUvarint(nil, KeySchema), strconv.Itoa(KeySchema), "")
 	w.field("kind", []byte{byte(a.Kind)}, a.Kind.String(), "")
 	if a.Semantics != "" {
@@ -78,8 +79,11 @@ func (a *Action) walk(w writer) {
 		sum := blake3.Sum256(a.Content)
 		w.field("content", a.Content, hex.EncodeToString(sum[:6]), fmt.Sprintf("%d bytes", len(a.Content)))
 	}
-	if a.Kind == Run {
-		a.walkRun(w)
+	switch a.Kind {
+	case Run:
+		a.walkRun(w, block)
+	case History:
+		a.Look.walk(w)
 	}
 	for _, o := range a.Outputs {
 		w.field("output "+o.Name, []byte(o.Format), o.Format, "")
@@ -87,7 +91,7 @@ func (a *Action) walk(w writer) {
 }
 
 // walkRun visits what only runs have. Their tools are mounts of the input tree.
-func (a *Action) walkRun(w writer) {
+func (a *Action) walkRun(w writer, block string) {
 	for i, arg := range a.Args {
 		w.said(fmt.Sprintf("arg %d", i), Unmark(arg))
 	}
@@ -106,7 +110,21 @@ func (a *Action) walkRun(w writer) {
 		}
 	}
 	if s := a.Sample; s != nil {
-		s.walk(w)
+		drawn := *s
+		drawn.Block = block
+		drawn.walk(w)
+	}
+}
+
+func (l *Look) walk(w writer) {
+	w.field("look n", binary.AppendVarint(nil, int64(l.N)), strconv.Itoa(l.N), "")
+	w.field("look fingerprint", []byte(l.Fingerprint), l.Fingerprint, "")
+	for _, f := range []struct {
+		name string
+		x    float64
+	}{{"alpha", l.Alpha}, {"effect", l.Effect}, {"margin", l.Margin}} {
+		text := strconv.FormatFloat(f.x, 'g', -1, 64)
+		w.field("look "+f.name, []byte(text), text, "")
 	}
 }
 
@@ -187,6 +205,7 @@ type Inputs struct {
 	Mounts []Mount   // that a.Tools resolve to; no two with one path
 
 	Platform Platform // of a run; of other actions it doesn't count
+	Block    string   // of a draw, where the action has a Block: BlockOf
 }
 
 // runWorkDir is the working directory of a run, below the root of its seal.
@@ -203,7 +222,7 @@ func (a *Action) Encode(f cas.Func, in Inputs) (Encoded, error) {
 		return Encoded{}, err
 	}
 	salt := saltWriter{make([]byte, 0, 512)}
-	a.walk(&salt)
+	a.walk(&salt, a.block(in))
 	act := cas.Action{
 		Command:   f.Sum(command),
 		InputRoot: root.Digest(),
@@ -211,14 +230,56 @@ func (a *Action) Encode(f cas.Func, in Inputs) (Encoded, error) {
 		Salt:      salt.buf,
 	}
 	if a.Policy != nil {
-		act.Timeout = a.Policy.Limits.Wall
 		act.Platform = in.Platform.properties()
+		if wall := a.Policy.Limits.Wall; wall != 0 { // blanked in a rep key
+			act.Timeout = wall
+		}
 	}
 	action, err := act.Encode()
 	if err != nil {
 		return Encoded{}, err
 	}
 	return Encoded{Key: Key(f.Sum(action)), Action: action, Command: command, Inputs: root}, nil
+}
+
+// block is that of the action's draw.
+func (a *Action) block(in Inputs) string {
+	switch {
+	case a.Sample == nil:
+		return ""
+	case a.Block == nil:
+		return a.Sample.Block
+	}
+	return in.Block
+}
+
+// RepKey computes the key under which a draw is kept: that of the action with
+// limits blanked, so that a raised limit doesn't orphan reps that were within
+// the old one.
+func (a *Action) RepKey(f cas.Func, in Inputs) (Key, error) {
+	blank := *a
+	policy := *a.Policy
+	policy.Limits = Limits{}
+	blank.Policy = &policy
+	enc, err := blank.Encode(f, in)
+	return enc.Key, err
+}
+
+// BlockOf computes the block of draws: a digest of all that the arms are given,
+// whatever streams, indices and limits are. ins are what arms have for inputs.
+func BlockOf(f cas.Func, arms []*Action, ins []Inputs) (string, error) {
+	var b []byte
+	for i, arm := range arms {
+		bare := *arm
+		bare.Sample = nil
+		key, err := bare.RepKey(f, ins[i])
+		if err != nil {
+			return "", err
+		}
+		b = appendWords(b, []string{arm.Sample.Stream, key.String()})
+	}
+	d := f.Sum(b)
+	return d.Func.String() + ":" + d.Hex(), nil
 }
 
 // inputTree is the tree of the inputs, and for a run of the whole root of its
@@ -272,7 +333,7 @@ func (a *Action) command() cas.Command {
 // by digest with its path as a note, then what the tools mount.
 func (a *Action) Explain(in Inputs) []Field {
 	var w fieldWriter
-	a.walk(&w)
+	a.walk(&w, a.block(in))
 	w.parts(a.Fn)
 	for _, p := range a.Params {
 		w.parts(p.Value)

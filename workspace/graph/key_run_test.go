@@ -130,6 +130,9 @@ var runEdits = []keyEdit{
 	{"Sample.Epoch", onRun(func(a *Action) { a.Sample.Epoch++ })},
 	{"Sample.Redraw", onRun(func(a *Action) { a.Sample.Redraw++ })},
 	{"Sample.Block", onRun(func(a *Action) { a.Sample.Block = "" })},
+	{"Action.Block", func(a *Action, in *Inputs) { a.Block, in.Block = &Block{Arms: []*Action{a}}, "b" }},
+	{"Inputs.Block", func(a *Action, in *Inputs) { a.Block, in.Block = &Block{}, "c" }},
+	{"Action.Terms", onRun(func(a *Action) { a.Terms = &Terms{Withdrawn: true, Reuse: true, USD: new(float64)} })},
 	{"Tool.Label", onRun(func(a *Action) { a.Tools[0].Label.Name = "other" })},
 	{"Tool.Program", func(a *Action, in *Inputs) { a.Tools[0].Program, in.Mounts[1].Path = "/bin/zsh", "/bin/zsh" }},
 	{"Tool.Input", func(a *Action, in *Inputs) {
@@ -269,4 +272,109 @@ func FuzzRunInjective(f *testing.F) {
 			t.Fatalf("same is %v, the keys are %s and %s", same, x, y)
 		}
 	})
+}
+
+func historyAction() *Action {
+	a := &Action{
+		Kind: History, Mnemonic: "History", Owner: Label{Pkg: "p", Name: "x"},
+		Look: &Look{N: 6, Fingerprint: "f", Alpha: 0.05, Effect: 0.5, Margin: 0.2},
+	}
+	a.Outputs = []Output{{"out", "json", &File{Path: "history.json", Action: a}}}
+	return a
+}
+
+var historyEdits = []keyEdit{
+	{"Action.Look", onRun(func(a *Action) { a.Look = &Look{} })},
+	{"Look.N", onRun(func(a *Action) { a.Look.N++ })},
+	{"Look.Fingerprint", onRun(func(a *Action) { a.Look.Fingerprint = "g" })},
+	{"Look.Alpha", onRun(func(a *Action) { a.Look.Alpha = 0.1 })},
+	{"Look.Effect", onRun(func(a *Action) { a.Look.Effect = 0.1 })},
+	{"Look.Margin", onRun(func(a *Action) { a.Look.Margin = 0.1 })},
+}
+
+// TestRepKey: limits are blanked in it and nothing else is, and one limit blank
+// by itself is no rep key.
+func TestRepKey(t *testing.T) {
+	rep := func(edit func(a *Action)) Key {
+		a, in := runAction()
+		edit(a)
+		k, err := a.RepKey(cas.BLAKE3, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	plain := rep(func(*Action) {})
+	for i, edit := range []func(l *Limits){
+		func(l *Limits) { l.Memory++ }, func(l *Limits) { l.Scratch++ }, func(l *Limits) { l.Output++ },
+		func(l *Limits) { l.Processes++ }, func(l *Limits) { l.Wall++ },
+	} {
+		if got := rep(func(a *Action) { edit(&a.Policy.Limits) }); got != plain {
+			t.Errorf("limit %d is in the rep key", i)
+		}
+	}
+	for name, edit := range map[string]func(a *Action){
+		"index": func(a *Action) { a.Sample.Index++ }, "epoch": func(a *Action) { a.Sample.Epoch++ },
+		"redraw": func(a *Action) { a.Sample.Redraw++ }, "stream": func(a *Action) { a.Sample.Stream += "x" },
+		"block": func(a *Action) { a.Sample.Block += "x" }, "argument": func(a *Action) { a.Args = append(a.Args, "x") },
+		"network": func(a *Action) { a.Policy.Network = nil }, "seal": func(a *Action) { a.Policy.Unsealed = true },
+	} {
+		if rep(edit) == plain {
+			t.Errorf("%s is not in the rep key", name)
+		}
+	}
+	a, in := runAction()
+	if k := key(t, a, in); k == plain {
+		t.Error("the rep key is the key")
+	}
+}
+
+// TestBlockOf: a block is all that both arms are given, and nothing of which
+// draw it is for.
+func TestBlockOf(t *testing.T) {
+	block := func(edit func(arms []*Action, ins []Inputs)) string {
+		a, x := runAction()
+		b, y := runAction()
+		b.Sample.Stream = "treatment"
+		arms, ins := []*Action{a, b}, []Inputs{x, y}
+		edit(arms, ins)
+		s, err := BlockOf(cas.BLAKE3, arms, ins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	plain := block(func([]*Action, []Inputs) {})
+	same := map[string]func(arms []*Action, ins []Inputs){
+		"limits": func(arms []*Action, _ []Inputs) { arms[1].Policy.Limits.Wall++ },
+		"index":  func(arms []*Action, _ []Inputs) { arms[0].Sample.Index, arms[0].Sample.Epoch, arms[0].Sample.Redraw = 7, 8, 9 },
+		"label":  func(arms []*Action, _ []Inputs) { arms[0].Owner.Name += "x" },
+	}
+	for name, edit := range same {
+		if block(edit) != plain {
+			t.Errorf("%s is in the block", name)
+		}
+	}
+	other := map[string]func(arms []*Action, ins []Inputs){
+		"input of the first":   func(_ []*Action, ins []Inputs) { ins[0].Files[0].Digest = cas.BLAKE3.Sum([]byte("other")) },
+		"input of the second":  func(_ []*Action, ins []Inputs) { ins[1].Files[0].Digest = cas.BLAKE3.Sum([]byte("other")) },
+		"argument":             func(arms []*Action, _ []Inputs) { arms[1].Args = append(arms[1].Args, "x") },
+		"mount":                func(_ []*Action, ins []Inputs) { ins[1].Mounts = ins[1].Mounts[:1] },
+		"which arm has what":   func(arms []*Action, _ []Inputs) { arms[0].Sample.Stream, arms[1].Sample.Stream = "treatment", "control" },
+		"the policy's network": func(arms []*Action, _ []Inputs) { arms[0].Policy.Network = nil },
+	}
+	for name, edit := range other {
+		if block(edit) == plain {
+			t.Errorf("%s is not in the block", name)
+		}
+	}
+	// Who joins first stands for its stream.
+	a, _ := runAction()
+	b, _ := runAction()
+	var blk Block
+	blk.Join(a)
+	blk.Join(b)
+	if len(blk.Arms) != 1 || blk.Arms[0] != a {
+		t.Errorf("arms %v", blk.Arms)
+	}
 }

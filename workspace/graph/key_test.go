@@ -37,6 +37,15 @@ var fieldClasses = map[string]string{
 	"Action.Policy":    "key",
 	"Action.Sample":    "key",
 	"Action.Tools":     "key",
+	"Action.Block":     "out: Inputs.Block is made of it, and is",
+	"Action.Terms":     "out: what a draw costs and whether it may be made",
+	"Action.Look":      "key",
+
+	"Look.N":           "key",
+	"Look.Fingerprint": "key",
+	"Look.Alpha":       "key",
+	"Look.Effect":      "key",
+	"Look.Margin":      "key",
 
 	"Input.Name":   "key",
 	"Input.File":   "out: its bytes are in the key by digest, its path is not",
@@ -80,6 +89,7 @@ var fieldClasses = map[string]string{
 
 	"Inputs.Files":  "key",
 	"Inputs.Mounts": "key",
+	"Inputs.Block":  "key",
 
 	"Inputs.Platform":   "key",
 	"Platform.OSFamily": "key",
@@ -100,7 +110,7 @@ var fieldClasses = map[string]string{
 var keyStructs = []reflect.Type{
 	reflect.TypeFor[Action](), reflect.TypeFor[Input](), reflect.TypeFor[Param](), reflect.TypeFor[Output](),
 	reflect.TypeFor[Policy](), reflect.TypeFor[Limits](), reflect.TypeFor[Endpoint](), reflect.TypeFor[Forward](),
-	reflect.TypeFor[Sample](), reflect.TypeFor[Tool](),
+	reflect.TypeFor[Sample](), reflect.TypeFor[Look](), reflect.TypeFor[Tool](),
 	reflect.TypeFor[Inputs](), reflect.TypeFor[Content](), reflect.TypeFor[Mount](), reflect.TypeFor[Platform](),
 }
 
@@ -232,6 +242,9 @@ func TestFieldsInKey(t *testing.T) {
 	for _, k := range runEdits {
 		a, inputs := runAction()
 		check.edit(a, inputs, k)
+	}
+	for _, k := range historyEdits {
+		check.edit(historyAction(), Inputs{}, k)
 	}
 	for name := range fieldClasses {
 		if !check.done[name] {
@@ -423,8 +436,8 @@ func FuzzKeyInjective(f *testing.F) {
 			}
 		}
 		var x, y saltWriter
-		make(n1, p1, d1, c1, s1, v1, l1).walk(&x)
-		make(n2, p2, d2, c2, s2, v2, l2).walk(&y)
+		make(n1, p1, d1, c1, s1, v1, l1).walk(&x, "")
+		make(n2, p2, d2, c2, s2, v2, l2).walk(&y, "")
 		same := n1 == n2 && p1 == p2 && d1 == d2 && c1 == c2 && s1 == s2 && bytes.Equal(v1, v2) && l1 == l2
 		if same != bytes.Equal(x.buf, y.buf) {
 			t.Fatalf("same is %v:\n%x\n%x", same, x.buf, y.buf)
