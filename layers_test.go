@@ -29,7 +29,8 @@ var layers = []struct {
 	{"workspace", []string{"workspace/graph", "workspace/statcache", "cas"}},
 	{"workspace/statcache", nil},
 	{"workspace/graph", []string{"cas"}},
-	{"workspace/engine", []string{"workspace/graph", "cas", "sandbox", "starlark"}},
+	{"workspace/draws", []string{"workspace/graph", "cas"}},
+	{"workspace/engine", []string{"workspace/graph", "workspace/draws", "cas", "sandbox", "starlark"}},
 	{"cmd", []string{"cas", "rules", "sandbox", "starlark", "workspace"}},
 }
 

@@ -174,7 +174,7 @@ func takeDraws(a *graph.Action, draws sl.Iterable) error {
 		if !ok || f.file.Source() || f.file.Action.Sample == nil {
 			return fmt.Errorf("draws[%d]: an output of a draw is meant, not %s", i, aValue(v))
 		}
-		a.Inputs = append(a.Inputs, graph.Input{Name: fmt.Sprintf("draw/%06d", i), File: f.file})
+		a.Inputs = append(a.Inputs, graph.Input{Name: fmt.Sprintf("%s%06d", graph.DrawPrefix, i), File: f.file})
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -63,7 +64,8 @@ type node struct {
 	ran     bool   // in this build
 	why     string // of a miss
 	sure    bool
-	damaged int // times that its result was found damaged
+	damaged int        // times that its result was found damaged
+	draw    *drawState // of a draw that was checked
 }
 
 func (n *node) status() Status {
@@ -104,6 +106,15 @@ type build struct {
 	restored int
 	exported map[*starlark.Target]bool
 	resolved sync.Map // toolsKey -> []graph.Mount
+
+	wanted    []*node // draws that nobody has; see dispatchDraws
+	checks    int     // being worked on
+	spending  spending
+	locks     memo[graph.Label, *draws.Lock]
+	blocks    memo[*graph.Block, string]
+	latest    memo[graph.Label, draws.Latest]
+	bound     memo[any, struct{}]
+	recovered memo[*draws.Lock, struct{}]
 }
 
 func (e *Engine) newBuild(targets []*starlark.Target, plan bool) *build {
@@ -150,8 +161,8 @@ func (b *build) need(f *graph.File, seen map[*node]bool, add func(*node)) *node 
 		return n
 	}
 	seen[n] = true
-	for _, in := range f.Action.Inputs {
-		d := b.need(in.File, seen, add)
+	for _, in := range needs(f.Action) {
+		d := b.need(in, seen, add)
 		if d == nil || known {
 			continue
 		}
@@ -164,6 +175,22 @@ func (b *build) need(f *graph.File, seen map[*node]bool, add func(*node)) *node 
 	}
 	add(n)
 	return n
+}
+
+// needs are the files that must be there before an action's key is known: its
+// inputs, and for a draw those of all arms of its block.
+func needs(a *graph.Action) []*graph.File {
+	arms := []*graph.Action{a}
+	if a.Block != nil {
+		arms = append(arms, a.Block.Arms...)
+	}
+	var out []*graph.File
+	for _, arm := range arms {
+		for _, in := range arm.Inputs {
+			out = append(out, in.File)
+		}
+	}
+	return out
 }
 
 // transition is the one place where a state changes.
@@ -289,6 +316,10 @@ func (b *build) run(ctx context.Context) error {
 		case b.stopping:
 		case len(misses) > 0:
 			next, send = job{misses[:1], true}, jobs
+		case len(b.ready) == 0 && b.checks == 0 && len(b.wanted) > 0:
+			if misses = b.dispatchDraws(); len(misses) > 0 || len(b.ready) > 0 {
+				continue
+			}
 		case len(b.ready) > 0:
 			n := min(maxChecks, 1+len(b.ready)/(2*b.o.Jobs))
 			next, send = job{b.ready[:n:n], false}, jobs
@@ -305,6 +336,7 @@ func (b *build) run(ctx context.Context) error {
 				misses = misses[1:]
 			} else {
 				b.ready = b.ready[len(next.nodes):]
+				b.checks += len(next.nodes)
 				for _, n := range next.nodes {
 					b.transition(n, checking)
 				}
@@ -314,6 +346,9 @@ func (b *build) run(ctx context.Context) error {
 			for _, out := range outs {
 				if out.fault != nil {
 					panic(out.fault)
+				}
+				if out.node.state == checking {
+					b.checks--
 				}
 				if n := b.settle(ctx, out); n != nil {
 					misses = append(misses, n)
@@ -337,6 +372,9 @@ func (b *build) run(ctx context.Context) error {
 // settle decides what follows from an outcome. It returns a node to run.
 func (b *build) settle(ctx context.Context, out outcome) *node {
 	n := out.node
+	if n.draw != nil && n.state == running {
+		b.spending.settle(n, out)
+	}
 	switch {
 	case ctx.Err() != nil && errors.Is(out.err, ctx.Err()):
 		b.transition(n, skipped)
@@ -402,6 +440,15 @@ func (b *build) miss(n *node, out outcome) *node {
 		b.end(n, out)
 		return nil
 	}
+	if n.draw != nil && b.again == nil {
+		b.wanted = append(b.wanted, n)
+		return nil
+	}
+	return b.start(n)
+}
+
+// start makes a node one that runs, or that waits for the one of the same key.
+func (b *build) start(n *node) *node {
 	b.transition(n, running)
 	if b.byKey[n.key] != nil && b.again == nil { // Verify reports on each
 		b.parked[n.key] = append(b.parked[n.key], n)
@@ -415,6 +462,11 @@ func (b *build) miss(n *node, out outcome) *node {
 func (b *build) unpark(key graph.Key, out outcome) {
 	delete(b.byKey, key)
 	for _, twin := range b.parked[key] {
+		if twin.draw != nil { // it finds the capture, and its own lock is to list it
+			b.transition(twin, waiting)
+			b.ready = append(b.ready, twin)
+			continue
+		}
 		twin.setOutputs(out.outputs)
 		b.transition(twin, done)
 		b.end(twin, outcome{start: out.start, worker: out.worker})
@@ -436,8 +488,10 @@ func (b *build) fail(n *node, out outcome) {
 		delete(b.parked, key)
 	}
 	// Without a seal, what needs no process is built all the same.
+	// Nor does a draw that may not be made stop what needs none.
 	var unavailable *sandbox.UnavailableError
-	if out.infra || !b.o.KeepGoing && !errors.As(out.err, &unavailable) {
+	var denied *DeniedError
+	if out.infra || !b.o.KeepGoing && !errors.As(out.err, &unavailable) && !errors.As(out.err, &denied) {
 		b.stopping = true
 	}
 }
@@ -450,7 +504,7 @@ func (b *build) end(n *node, out outcome) {
 		why = ""
 	}
 	b.o.Event(Event{
-		Action: n.action, Key: n.key, Status: n.status(), Why: why, Err: out.err,
+		Action: n.action, Key: n.key, Status: n.status(), Why: why, Err: out.err, USD: n.usd(),
 		Start: out.start, Wall: out.wall, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -36,6 +37,14 @@ type Options struct {
 
 	Runner Runner // nil: no process can run here
 	Tools  Tools  // nil: no tool can be found here
+	// DrawLock opens the draws.lock of a label's package; it is asked once a build
+	// and package. nil: nothing can be drawn here.
+	DrawLock func(owner graph.Label) (*draws.Lock, error)
+	Run      func() (*Run, error) // the process as one that draws
+	Consent  Consent
+	Watch    func() (stop func() (stalled string))      // of the machine while a rep runs; nil: none
+	Sleep    func(context.Context, time.Duration) error // nil: real time
+
 	// CheckDeterminism runs every pure action of the requested targets twice,
 	// whatever is stored, and compares.
 	CheckDeterminism bool
@@ -57,6 +66,12 @@ func New(o Options) *Engine {
 	}
 	if o.Event == nil {
 		o.Event = func(Event) {}
+	}
+	if o.Watch == nil {
+		o.Watch = func() func() string { return func() string { return "" } }
+	}
+	if o.Sleep == nil {
+		o.Sleep = sleep
 	}
 	return &Engine{o: o, slots: &slots{dir: o.State}}
 }
@@ -83,7 +98,8 @@ type Event struct {
 	Start  time.Time
 	Wall   time.Duration
 	Worker int
-	Done   int // actions that have ended
+	USD    *float64 // what a draw cost, as it reported; nil: unknown, or no draw
+	Done   int      // actions that have ended
 	Total  int
 }
 
@@ -124,6 +140,10 @@ type Report struct {
 	// this program doesn't compile.
 	Unverifiable int
 	Restored     int // outputs written to eval-out that no action of this build made
+
+	Drawn int  // of Ran: reps
+	Spent Cost // by them
+	Saved Cost // by reps that were had before
 }
 
 // A StaleAction is one that plan found would run.
@@ -161,6 +181,9 @@ func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report
 			break
 		}
 	}
+	if lerr := b.takeLooks(); lerr != nil && err == nil {
+		err = lerr
+	}
 	rep := b.report()
 	for i := range rep.Targets {
 		b.change(&rep.Targets[i])
@@ -182,6 +205,14 @@ func (e *Engine) Plan(ctx context.Context, targets []*starlark.Target) (*Report,
 func (b *build) report() *Report {
 	r := &Report{Actions: len(b.nodes), Problems: b.problems, Restored: b.restored}
 	for _, n := range b.nodes {
+		if n.draw != nil && n.state == done && !n.action.Terms.Withdrawn {
+			if n.ran {
+				r.Drawn++
+				r.Spent.add(n)
+			} else {
+				r.Saved.add(n)
+			}
+		}
 		switch n.status() {
 		case Ran:
 			r.Ran++

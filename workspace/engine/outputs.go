@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -10,29 +11,73 @@ import (
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
-// takeOutputs sorts what was collected by the action's outputs.
-func (b *build) takeOutputs(a *graph.Action, collected []collect.File) (cas.Result, error) {
+// takeOutputs sorts what was collected by the action's outputs. They were
+// collected as pure; those of a draw become captures.
+func (b *build) takeOutputs(class cas.Class, a *graph.Action, collected []collect.File) (cas.Result, error) {
 	var r cas.Result
 	for _, o := range a.Outputs {
+		if o.Fact() {
+			continue
+		}
 		if o.Format != graph.FormatFolder {
+			file := cas.OutputFile{Path: o.Name}
 			for _, f := range collected {
-				if f.Path == o.Name {
-					r.Files = append(r.Files, cas.OutputFile{Path: f.Path, Digest: f.Digest, Executable: f.Executable})
+				if f.Path == o.Name && !f.Folder && f.Link == "" {
+					file.Digest, file.Executable = f.Digest, f.Executable
 				}
 			}
+			if file.Digest.IsZero() { // of a run whose failure is a result, too
+				file.Digest = b.o.Store.Func().Sum(nil)
+			}
+			if class == cas.Capture {
+				if err := b.promote(file.Digest); err != nil {
+					return r, err
+				}
+			}
+			r.Files = append(r.Files, file)
 			continue
 		}
 		tree, err := b.folder(o.Name, collected)
 		if err != nil {
 			return r, fmt.Errorf("output %q: %w", o.Name, err)
 		}
-		digest, err := b.o.Store.PutTree(cas.Pure, tree)
+		digest, err := b.o.Store.PutTree(class, tree)
 		if err != nil {
 			return r, &storeError{err}
 		}
 		r.Folders = append(r.Folders, cas.OutputFolder{Path: o.Name, Tree: digest})
 	}
 	return r, nil
+}
+
+// promote makes a blob that was collected one of a capture.
+func (b *build) promote(d cas.Digest) error {
+	if d.Size == 0 {
+		return nil
+	}
+	rc, err := b.o.Store.Open(d)
+	if err != nil {
+		return &storeError{err}
+	}
+	_, err = b.o.Store.PutReader(cas.Capture, rc)
+	if err := errors.Join(err, rc.Close()); err != nil {
+		return &storeError{err}
+	}
+	return nil
+}
+
+// keep stores what an action made, a small file in the result itself.
+func (b *build) keep(class cas.Class, name string, data []byte) (cas.OutputFile, error) {
+	f := cas.OutputFile{Path: name}
+	if len(data) <= maxInline {
+		f.Digest, f.Contents = b.o.Store.Func().Sum(data), data
+		return f, nil
+	}
+	var err error
+	if f.Digest, err = b.o.Store.Put(class, data); err != nil {
+		return f, &storeError{err}
+	}
+	return f, nil
 }
 
 // folder makes the tree of an output folder.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/sandbox/collect"
 	"github.com/evalbuild/eval/sandbox/egress"
+	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -17,31 +20,45 @@ type Runner interface {
 	Run(context.Context, sandbox.Spec) (*sandbox.Result, error)
 }
 
-// runProcess runs the process of an action once, and makes of what it did a
+// runProcess runs the process of a pure action once, and makes of what it did a
 // result, or an error.
 func (b *build) runProcess(ctx context.Context, n *node) (cas.Result, error) {
-	if b.o.Runner == nil {
-		return cas.Result{}, &sandbox.UnavailableError{Layer: "reap", Err: errors.New("no process can be run on this system")}
-	}
-	a := n.action
-	spec, err := b.spec(n, b.stageFile)
+	res, err := b.process(ctx, n)
 	if err != nil {
 		return cas.Result{}, err
+	}
+	if f := failureOf(n.action, res); f != nil {
+		return cas.Result{}, f
+	}
+	return b.takeResult(cas.Pure, n.action, res, 1)
+}
+
+// process runs the action's process; what it did may be no result.
+func (b *build) process(ctx context.Context, n *node) (*sandbox.Result, error) {
+	if b.o.Runner == nil {
+		return nil, &sandbox.UnavailableError{Layer: "reap", Err: errors.New("no process can be run on this system")}
+	}
+	spec, err := b.spec(n, b.stageFile)
+	if err != nil {
+		return nil, err
+	}
+	if i := n.inputIndex(graph.StdinName); i >= 0 {
+		f := n.action.Inputs[i].File
+		rc, err := b.blob(f, n.inputs.Files[i].Digest).Open()
+		if err != nil {
+			return nil, &starlark.InputError{File: f, Err: err}
+		}
+		defer rc.Close()
+		spec.Stdin = rc
 	}
 	res, err := b.o.Runner.Run(ctx, spec)
 	if ctx.Err() != nil {
-		return cas.Result{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if err != nil {
-		return cas.Result{}, err
+		return nil, err
 	}
-	if err := b.checkTools(n); err != nil {
-		return cas.Result{}, err
-	}
-	if f := failureOf(a, res); f != nil {
-		return cas.Result{}, f
-	}
-	return b.takeResult(a, res)
+	return res, b.checkTools(n)
 }
 
 // The names of what a run's result has beside its outputs.
@@ -63,22 +80,74 @@ type RunFacts struct {
 	Survivors int                 `json:"survivors"`
 }
 
-// takeResult makes the result of a process that did all that it was to do.
-func (b *build) takeResult(a *graph.Action, res *sandbox.Result) (cas.Result, error) {
-	r, err := b.takeOutputs(a, res.Outputs)
+// ExitFacts are how a process ended, as an output of its action (exit.json). The
+// fields are in the order of their keys.
+type ExitFacts struct {
+	Attempts  int                 `json:"attempts"` // how often it was begun
+	Limits    []string            `json:"limits"`   // that stopped it
+	LimitsSet LimitsSet           `json:"limits_set"`
+	Rejected  []collect.Rejection `json:"rejected"`
+	Status    sandbox.Status      `json:"status"`
+	Stderr    int64               `json:"stderr_bytes"`
+	Stdout    int64               `json:"stdout_bytes"`
+	Survivors int                 `json:"survivors"`
+}
+
+// LimitsSet are the limits that a process had, in bytes and milliseconds.
+type LimitsSet struct {
+	Memory    int64 `json:"memory"`
+	Output    int64 `json:"output"`
+	Processes int64 `json:"processes"`
+	Scratch   int64 `json:"scratch"`
+	WallMS    int64 `json:"wall_ms"`
+}
+
+func limitsSet(l graph.Limits) LimitsSet {
+	return LimitsSet{l.Memory, l.Output, l.Processes, l.Scratch, l.Wall.Milliseconds()}
+}
+
+// limits are those that were set.
+func (l LimitsSet) limits() graph.Limits {
+	return graph.Limits{
+		Memory: l.Memory, Output: l.Output, Processes: l.Processes, Scratch: l.Scratch, Wall: time.Duration(l.WallMS) * time.Millisecond,
+	}
+}
+
+// takeResult makes the result of what a process did.
+func (b *build) takeResult(class cas.Class, a *graph.Action, res *sandbox.Result, attempts int) (cas.Result, error) {
+	r, err := b.takeOutputs(class, a, res.Outputs)
 	if err != nil {
 		return r, err
+	}
+	sealed := false
+	for _, o := range a.Outputs {
+		if !o.Fact() {
+			continue
+		}
+		data, err := factOf(o.Format, a, res, attempts)
+		if err != nil {
+			return r, err
+		}
+		f, err := b.keep(class, o.Name, data)
+		if err != nil {
+			return r, err
+		}
+		r.Files = append(r.Files, f)
+		sealed = sealed || o.Format == graph.FormatSeal
 	}
 	for _, s := range []struct {
 		data []byte
 		to   *cas.Digest
 	}{{res.Stdout.Data, &r.Stdout}, {res.Stderr.Data, &r.Stderr}} {
 		if len(s.data) > 0 && err == nil {
-			*s.to, err = b.o.Store.Put(cas.Pure, s.data)
+			*s.to, err = b.o.Store.Put(class, s.data)
 		}
 	}
 	if err != nil {
 		return r, &storeError{err}
+	}
+	if sealed && a.Sample != nil { // the outputs say all of it
+		return r, nil
 	}
 	facts := RunFacts{
 		Egress: append([]egress.Attempt{}, res.Egress...), Limits: append([]string{}, res.Limits...),
@@ -88,6 +157,44 @@ func (b *build) takeResult(a *graph.Action, res *sandbox.Result) (cas.Result, er
 	run, err := json.Marshal(facts)
 	r.Aux = map[string][]byte{AuxSeal: res.Record.Encode(), AuxRun: run}
 	return r, err
+}
+
+// factOf is an output that the harness makes.
+func factOf(format string, a *graph.Action, res *sandbox.Result, attempts int) ([]byte, error) {
+	switch format {
+	case graph.FormatStdout:
+		return res.Stdout.Data, nil
+	case graph.FormatSeal:
+		return res.Record.Encode(), nil
+	case graph.FormatEgress:
+		var b []byte
+		for _, e := range res.Egress {
+			line, err := json.Marshal(e)
+			if err != nil {
+				return nil, err
+			}
+			b = append(append(b, line...), '\n')
+		}
+		return b, nil
+	case graph.FormatExit:
+		b, err := json.Marshal(ExitFacts{
+			Attempts: attempts, Limits: limitsHit(res), LimitsSet: limitsSet(a.Policy.Limits),
+			Rejected: append([]collect.Rejection{}, res.Rejected...), Status: res.Status,
+			Stderr: res.Stderr.Total, Stdout: res.Stdout.Total, Survivors: res.Survivors,
+		})
+		return append(b, '\n'), err
+	}
+	panic("engine: no fact " + format)
+}
+
+// limitsHit are the limits that stopped a process, or cut what it said.
+func limitsHit(res *sandbox.Result) []string {
+	hit := append([]string{}, res.Limits...)
+	large := func(r collect.Rejection) bool { return r.Code() == collect.Bytes }
+	if slices.ContainsFunc(res.Rejected, large) && !slices.Contains(hit, "output") {
+		hit = append(hit, "output")
+	}
+	return hit
 }
 
 // A storeError is the store's fault, or the disk's.

@@ -25,15 +25,20 @@ type RunError struct {
 	policy *graph.Policy
 }
 
-// failureOf judges what a process did; nil if it is a result.
+// failureOf judges what a process did; nil if it is a result. Where how it ended
+// is an output, all is.
 func failureOf(a *graph.Action, res *sandbox.Result) *RunError {
 	e := &RunError{
-		Status: res.Status, Limits: res.Limits, Missing: res.Missing, Rejected: res.Rejected,
+		Status: res.Status, Limits: limitsHit(res), Rejected: res.Rejected,
 		Stdout: res.Stdout, Stderr: res.Stderr, Egress: res.Egress, policy: a.Policy,
 	}
-	large := func(r collect.Rejection) bool { return r.Code() == collect.Bytes }
-	if slices.ContainsFunc(e.Rejected, large) && !slices.Contains(e.Limits, "output") {
-		e.Limits = append(slices.Clone(e.Limits), "output")
+	for _, o := range a.Outputs {
+		if o.Format == graph.FormatExit {
+			return nil
+		}
+		if o.Format != graph.FormatOptional && slices.Contains(res.Missing, o.Name) {
+			e.Missing = append(e.Missing, o.Name)
+		}
 	}
 	if res.Status.Code != 0 || res.Status.Signal != 0 || len(e.Limits)+len(e.Missing)+len(e.Rejected) > 0 {
 		return e

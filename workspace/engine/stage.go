@@ -29,6 +29,9 @@ func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
 	mounts, err := b.stage(n, place)
 	spec := sandbox.Spec{Args: a.Args, Env: a.Env, Policy: *a.Policy, Mounts: mounts, Listener: a.Sample != nil}
 	for _, o := range a.Outputs {
+		if o.Fact() {
+			continue
+		}
 		spec.Outputs = append(spec.Outputs, collect.Output{Path: o.Name, Folder: o.Format == graph.FormatFolder})
 	}
 	return spec, err
@@ -39,6 +42,9 @@ func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
 func (b *build) stage(n *node, place placer) ([]graph.Mount, error) {
 	mounts := slices.Clone(n.inputs.Mounts)
 	for i, in := range n.action.Inputs {
+		if in.Name == graph.StdinName {
+			continue
+		}
 		c := n.inputs.Files[i]
 		if c.Tree == nil {
 			m, err := place("/"+in.Name, c, b.blob(in.File, c.Digest))

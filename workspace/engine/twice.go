@@ -10,12 +10,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // twice says whether the action is run twice and compared: it is pure, and one
 // of a requested target.
 func (b *build) twice(n *node) bool {
-	return b.o.CheckDeterminism && !b.plan && n.action.Sample == nil && b.requested[n.action.Owner]
+	return b.o.CheckDeterminism && !b.plan && n.action.Sample == nil && n.action.Kind != graph.History && b.requested[n.action.Owner]
 }
 
 // A DeterminismError says that an action gave two results for one key.

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -89,7 +90,10 @@ func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Faul
 
 // recompute is execute for Verify.
 func (b *build) recompute(ctx context.Context, n *node) outcome {
-	if n.action.Kind == graph.Run {
+	switch {
+	case n.draw != nil:
+		return b.recordedDraw(n)
+	case n.action.Kind == graph.Run:
 		return b.recorded(n)
 	}
 	contents, err := b.produce(ctx, n)
@@ -132,21 +136,70 @@ var errNotRecorded = errors.New("its result is not in the store, and verify runs
 // recorded takes the stored result of a process for what it did, when every
 // byte of it is there and right and its seal's record holds.
 func (b *build) recorded(n *node) outcome {
-	fault := func(err error) outcome {
-		b.again.fault(Fault{Label: n.action.Owner, Path: n.action.Slot().Path, Where: "store", Cause: err.Error()})
-		return outcome{err: err}
-	}
 	r, outputs, err := b.lookupResult(n)
 	if isMiss(err) {
 		var blob *cas.BlobError
 		if errors.As(err, &blob) && blob.Reason == cas.Damaged {
-			return fault(err)
+			return b.storeFault(n, err)
 		}
 		return outcome{err: fmt.Errorf("%w (%w)", errNotRecorded, err)}
 	}
 	if err != nil {
 		return outcome{err: err, infra: true}
 	}
+	return b.checkRecorded(n, r, outputs, r.Aux[AuxSeal], n.action.Policy.Limits)
+}
+
+// recordedDraw takes a capture for what a rep did, as recorded does. One that
+// isn't there is no fault of the numbers: there are none.
+func (b *build) recordedDraw(n *node) outcome {
+	out := b.findDraw(n, false)
+	if out.err != nil {
+		return b.storeFault(n, out.err)
+	}
+	if !out.hit {
+		return outcome{err: errors.New("it was never drawn: there is nothing to verify")}
+	}
+	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(n.key))
+	if n.action.Terms.Withdrawn && err != nil {
+		return out
+	}
+	if err != nil {
+		return b.storeFault(n, err)
+	}
+	var record []byte
+	exit := ExitFacts{LimitsSet: limitsSet(n.action.Policy.Limits)}
+	for i, o := range n.action.Outputs {
+		x := out.outputs[i]
+		if o.Format != graph.FormatSeal && o.Format != graph.FormatExit {
+			continue
+		}
+		data := x.contents
+		if !x.inlined {
+			if data, err = b.o.Store.Read(x.digest); err != nil {
+				return b.storeFault(n, err)
+			}
+		}
+		if o.Format == graph.FormatSeal {
+			record = data
+		} else if err := json.Unmarshal(data, &exit); err != nil {
+			return b.storeFault(n, err)
+		}
+	}
+	if record == nil {
+		record = r.Aux[AuxSeal]
+	}
+	return b.checkRecorded(n, r, out.outputs, record, exit.LimitsSet.limits())
+}
+
+func (b *build) storeFault(n *node, err error) outcome {
+	b.again.fault(Fault{Label: n.action.Owner, Path: n.action.Slot().Path, Where: "store", Cause: err.Error()})
+	return outcome{err: err}
+}
+
+// checkRecorded reads all blobs of what a process did, and judges the record of
+// its seal, which it had with these limits.
+func (b *build) checkRecorded(n *node, r cas.Result, outputs []output, record []byte, limits graph.Limits) outcome {
 	digests := []cas.Digest{r.Stdout, r.Stderr}
 	for _, f := range r.Files {
 		if !f.Inlined() {
@@ -171,7 +224,7 @@ func (b *build) recorded(n *node) outcome {
 			rc.Close()
 		}
 		if err != nil {
-			return fault(err)
+			return b.storeFault(n, err)
 		}
 	}
 	if b.o.VerifySeal != nil && !n.action.Policy.Unsealed { // which has none to hold
@@ -179,11 +232,12 @@ func (b *build) recorded(n *node) outcome {
 		if err != nil {
 			return outcome{err: err, infra: true}
 		}
-		switch err := b.o.VerifySeal(r.Aux[AuxSeal], spec); {
+		spec.Policy.Limits = limits
+		switch err := b.o.VerifySeal(record, spec); {
 		case errors.Is(err, sandbox.ErrUnverifiable):
 			b.again.unverifiable.Add(1)
 		case err != nil:
-			return fault(fmt.Errorf("the seal's record: %w", err))
+			return b.storeFault(n, fmt.Errorf("the seal's record: %w", err))
 		}
 	}
 	for i, o := range outputs {

@@ -31,6 +31,8 @@ func (b *build) work(ctx context.Context, n *node, run bool) (out outcome) {
 		return b.check(n)
 	case b.again != nil:
 		return b.recompute(ctx, n)
+	case n.draw != nil:
+		return b.draw(ctx, n)
 	}
 	return b.execute(ctx, n)
 }
@@ -80,11 +82,21 @@ func (b *build) check(n *node) outcome {
 	if err := b.takeInputs(n); err != nil {
 		return outcome{err: err}
 	}
+	if n.action.Sample != nil {
+		out := b.findDraw(n, !b.plan && b.again == nil)
+		if b.again != nil { // see recordedDraw
+			out.hit = false
+		}
+		return out
+	}
 	enc, err := n.action.Encode(b.o.Store.Func(), n.inputs)
 	if err != nil {
 		return outcome{err: err}
 	}
 	n.key = enc.Key
+	if n.action.Kind == graph.History {
+		return b.account(n)
+	}
 	if b.again != nil { // Verify trusts no result
 		return outcome{}
 	}
@@ -182,11 +194,13 @@ func (b *build) perform(ctx context.Context, n *node, keep bool) (cas.Result, []
 	}
 	result := cas.Result{}
 	for i, c := range contents {
-		file := cas.OutputFile{Path: n.action.Outputs[i].Name}
-		if len(c) <= maxInline || !keep {
-			file.Digest, file.Contents = b.o.Store.Func().Sum(c), c
-		} else if file.Digest, err = b.o.Store.Put(cas.Pure, c); err != nil {
-			return result, nil, &storeError{err}
+		file := cas.OutputFile{Path: n.action.Outputs[i].Name, Contents: c}
+		if keep {
+			if file, err = b.keep(cas.Pure, file.Path, c); err != nil {
+				return result, nil, err
+			}
+		} else {
+			file.Digest = b.o.Store.Func().Sum(c)
 		}
 		result.Files = append(result.Files, file)
 	}

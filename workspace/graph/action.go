@@ -142,6 +142,10 @@ func (o Output) Fact() bool { return strings.HasPrefix(o.Name, FactsDir) }
 // is nowhere in the root of its seal.
 const StdinName = "stdin"
 
+// DrawPrefix begins the names of a history's inputs that are draws, each by one
+// of its files.
+const DrawPrefix = "draw/"
+
 // A Sample says which draw of a stream a run is.
 type Sample struct {
 	Stream string

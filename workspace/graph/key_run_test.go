@@ -347,8 +347,10 @@ func TestBlockOf(t *testing.T) {
 	plain := block(func([]*Action, []Inputs) {})
 	same := map[string]func(arms []*Action, ins []Inputs){
 		"limits": func(arms []*Action, _ []Inputs) { arms[1].Policy.Limits.Wall++ },
-		"index":  func(arms []*Action, _ []Inputs) { arms[0].Sample.Index, arms[0].Sample.Epoch, arms[0].Sample.Redraw = 7, 8, 9 },
-		"label":  func(arms []*Action, _ []Inputs) { arms[0].Owner.Name += "x" },
+		"index": func(arms []*Action, _ []Inputs) {
+			arms[0].Sample.Index, arms[0].Sample.Epoch, arms[0].Sample.Redraw = 7, 8, 9
+		},
+		"label": func(arms []*Action, _ []Inputs) { arms[0].Owner.Name += "x" },
 	}
 	for name, edit := range same {
 		if block(edit) != plain {
@@ -356,11 +358,13 @@ func TestBlockOf(t *testing.T) {
 		}
 	}
 	other := map[string]func(arms []*Action, ins []Inputs){
-		"input of the first":   func(_ []*Action, ins []Inputs) { ins[0].Files[0].Digest = cas.BLAKE3.Sum([]byte("other")) },
-		"input of the second":  func(_ []*Action, ins []Inputs) { ins[1].Files[0].Digest = cas.BLAKE3.Sum([]byte("other")) },
-		"argument":             func(arms []*Action, _ []Inputs) { arms[1].Args = append(arms[1].Args, "x") },
-		"mount":                func(_ []*Action, ins []Inputs) { ins[1].Mounts = ins[1].Mounts[:1] },
-		"which arm has what":   func(arms []*Action, _ []Inputs) { arms[0].Sample.Stream, arms[1].Sample.Stream = "treatment", "control" },
+		"input of the first":  func(_ []*Action, ins []Inputs) { ins[0].Files[0].Digest = cas.BLAKE3.Sum([]byte("other")) },
+		"input of the second": func(_ []*Action, ins []Inputs) { ins[1].Files[0].Digest = cas.BLAKE3.Sum([]byte("other")) },
+		"argument":            func(arms []*Action, _ []Inputs) { arms[1].Args = append(arms[1].Args, "x") },
+		"mount":               func(_ []*Action, ins []Inputs) { ins[1].Mounts = ins[1].Mounts[:1] },
+		"which arm has what": func(arms []*Action, _ []Inputs) {
+			arms[0].Sample.Stream, arms[1].Sample.Stream = "treatment", "control"
+		},
 		"the policy's network": func(arms []*Action, _ []Inputs) { arms[0].Policy.Network = nil },
 	}
 	for name, edit := range other {

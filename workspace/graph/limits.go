@@ -27,6 +27,23 @@ func (l *Limits) Named(name string) string {
 	return ""
 }
 
+// Value gives a limit by its name: bytes, a number, or nanoseconds.
+func (l *Limits) Value(name string) int64 {
+	switch name {
+	case "memory":
+		return l.Memory
+	case "scratch":
+		return l.Scratch
+	case "output":
+		return l.Output
+	case "processes":
+		return l.Processes
+	case "wall":
+		return int64(l.Wall)
+	}
+	return 0
+}
+
 // LimitNames are the names of all limits.
 var LimitNames = []string{"memory", "processes", "wall", "scratch", "output"}
 

@@ -1,0 +1,389 @@
+package draws
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A Rep is one of a label's reps as its declaration is now.
+type Rep struct {
+	ID
+	// Withdrawn: it is of an earlier epoch or redraw, and counts no more.
+	Withdrawn bool
+	// Stopped are its former identities: draws that a limit stopped, which has
+	// been raised since.
+	Stopped []ID
+}
+
+// An Account is what the lock tells whoever scores a label's reps. It holds no
+// run, time or seq: those of two clones with the same history are equal.
+type Account struct {
+	Arms        map[string]Arm     `json:"arms"`        // by stream
+	Block       string             `json:"block"`       // of the last stream: with a reused control, that of the treatment
+	Bound       *Terms             `json:"bound"`       // that the first draw was made under; nil: not known
+	DrawnApart  bool               `json:"drawn_apart"` // streams are of different blocks
+	Epoch       int                `json:"epoch"`
+	Fingerprint string             `json:"fingerprint"`
+	Looks       []Seen             `json:"looks"` // at this block in this epoch, less the one that is made now
+	PairsSplit  int                `json:"pairs_split"`
+	Prior       []Prior            `json:"prior"`
+	Reps        map[string]RepLine `json:"reps"` // by stream-index; those that count
+	Schema      string             `json:"schema"`
+	Withdrawn   []Withdrawn        `json:"withdrawn"` // by epoch
+}
+
+// AccountSchema is the version of an Account's form.
+const AccountSchema = "eval.history/1"
+
+// An Arm counts the lines of one stream in the present block and epoch.
+type Arm struct {
+	Abandoned int `json:"abandoned"`
+	Adopted   int `json:"adopted"`  // of those drawn
+	Attempts  int `json:"attempts"` // of all draws, and one for each that was abandoned
+	Drawn     int `json:"drawn"`    // reps that were had, used now or not
+}
+
+// Terms are what a scoring is done with.
+type Terms struct {
+	Alpha       float64 `json:"alpha"`
+	Effect      float64 `json:"effect"`
+	Fingerprint string  `json:"fingerprint"`
+	Margin      float64 `json:"margin"`
+}
+
+// Seen is a look without its label and block.
+type Seen struct {
+	Terms
+	Conclusion string `json:"conclusion"`
+	N          int    `json:"n"`
+	Verdict    string `json:"verdict"`
+}
+
+// A RepLine is what the lock says of one rep.
+type RepLine struct {
+	Abandoned int    `json:"abandoned"`
+	Adopted   bool   `json:"adopted"`
+	Attempts  int    `json:"attempts"`
+	Capture   string `json:"capture"`
+	Rivals    int    `json:"rivals"`  // other captures for it: two branches drew
+	Stopped   int    `json:"stopped"` // earlier draws that a limit stopped
+}
+
+// A Prior counts draws of the label that are none of its reps now.
+type Prior struct {
+	Changed    []string `json:"changed"` // block, epoch, limits, stream, key
+	Conclusion string   `json:"conclusion"`
+	Count      int      `json:"count"`
+	Epoch      int      `json:"epoch"`
+	Verdict    string   `json:"verdict"` // when it was looked at last; "" if never
+}
+
+// Withdrawn counts what an earlier epoch has in the present block.
+type Withdrawn struct {
+	Conclusion string         `json:"conclusion"`
+	Drawn      map[string]int `json:"drawn"` // by stream
+	Epoch      int            `json:"epoch"`
+	Verdict    string         `json:"verdict"`
+}
+
+// Account tells the history of a label's reps to the scoring that look
+// describes. A label that was renamed has the history of its draws' labels too.
+func (l *Lock) Account(label graph.Label, reps []Rep, look graph.Look) Account {
+	v := l.view()
+	a := accounting{
+		view: v, look: look, labels: map[graph.Label]bool{label: true},
+		blocks: map[string]string{}, stopped: map[ID]bool{}, first: map[int]int64{},
+		Account: Account{
+			Schema: AccountSchema, Fingerprint: look.Fingerprint, Arms: map[string]Arm{}, Looks: []Seen{},
+			Reps: map[string]RepLine{}, Prior: []Prior{}, Withdrawn: []Withdrawn{},
+		},
+	}
+	a.takeReps(reps)
+	a.countLines()
+	a.takeLooks()
+	return a.Account
+}
+
+// JSON gives the account's bytes.
+func (a Account) JSON() ([]byte, error) {
+	b, err := json.Marshal(a)
+	return append(b, '\n'), err
+}
+
+type accounting struct {
+	Account
+	view    *view
+	look    graph.Look
+	labels  map[graph.Label]bool // whose lines count
+	blocks  map[string]string    // stream -> present block
+	stopped map[ID]bool
+	first   map[int]int64 // epoch -> seq of its first line in the present block
+}
+
+// takeReps notes what each rep is, and which labels it has lines under.
+func (a *accounting) takeReps(reps []Rep) {
+	runs := map[int]map[string]bool{}
+	for _, r := range reps {
+		if s := a.view.states[r.ID]; s != nil {
+			for _, h := range s.held {
+				a.labels[h.Label] = true
+			}
+		}
+		if r.Withdrawn {
+			continue
+		}
+		a.Block, a.Epoch = r.Sample.Block, max(a.Epoch, r.Sample.Epoch)
+		a.blocks[r.Sample.Stream] = r.Sample.Block
+		line := RepLine{Stopped: len(r.Stopped)}
+		if s := a.view.states[r.ID]; s != nil && s.Line.Kind != "" {
+			line.Capture, line.Attempts = digestName(s.Line), max(1, s.Attempts)
+			line.Adopted, line.Abandoned, line.Rivals = s.Line.Kind == Adopted, s.Abandoned, len(s.Rivals)
+			if runs[r.Sample.Index] == nil {
+				runs[r.Sample.Index] = map[string]bool{}
+			}
+			runs[r.Sample.Index][s.Line.Run] = true
+		}
+		a.Reps[name(r.Sample)] = line
+		for _, id := range r.Stopped {
+			a.stopped[id] = true
+		}
+	}
+	for _, r := range runs {
+		if len(r) > 1 {
+			a.PairsSplit++
+		}
+	}
+	for s, b := range a.blocks {
+		a.DrawnApart = a.DrawnApart || b != a.Block
+		a.Arms[s] = Arm{}
+	}
+}
+
+func name(s graph.Sample) string {
+	return ID{Sample: graph.Sample{Stream: s.Stream, Index: s.Index, Epoch: 1}}.String()
+}
+
+func digestName(l Line) string { return l.Capture.Func.String() + ":" + l.Capture.Hex() }
+
+// countLines sorts every line of the labels: of the present block and epoch, of
+// an earlier epoch, or of something else that the label once was.
+func (a *accounting) countLines() {
+	type place struct {
+		stream string
+		index  int
+	}
+	type prior struct {
+		block   string
+		epoch   int
+		changed string
+	}
+	had := map[ID]bool{}
+	places := map[place]bool{}
+	earlier := map[int]map[string]map[int]bool{} // epoch -> stream -> index
+	priors := map[prior]int{}
+	for _, l := range a.view.lines {
+		if !a.labels[l.Label] || l.Kind == Look {
+			continue
+		}
+		s := l.Sample
+		block, known := a.blocks[s.Stream]
+		same := known && s.Block == block
+		if same {
+			if f, ok := a.first[s.Epoch]; !ok || l.Seq < f {
+				a.first[s.Epoch] = l.Seq
+			}
+		}
+		arm := a.Arms[s.Stream]
+		now := same && s.Epoch == a.Epoch
+		if now && l.Kind == Abandoned {
+			arm.Abandoned++
+			arm.Attempts++
+		}
+		if l.captured() && !had[l.ID] {
+			had[l.ID] = true
+			switch {
+			case now && a.stopped[l.ID]:
+				arm.Attempts += max(1, l.Attempts)
+				priors[prior{s.Block, s.Epoch, "limits"}]++
+			case now:
+				arm.Attempts += max(1, l.Attempts)
+				if l.Kind == Adopted {
+					arm.Adopted++
+				}
+				if p := (place{s.Stream, s.Index}); !places[p] {
+					places[p] = true
+					arm.Drawn++
+				}
+			case same && s.Epoch < a.Epoch:
+				if earlier[s.Epoch] == nil {
+					earlier[s.Epoch] = map[string]map[int]bool{}
+				}
+				if earlier[s.Epoch][s.Stream] == nil {
+					earlier[s.Epoch][s.Stream] = map[int]bool{}
+				}
+				earlier[s.Epoch][s.Stream][s.Index] = true
+			default:
+				var changed []string
+				if !known {
+					changed = append(changed, "stream")
+				} else if !same {
+					changed = append(changed, "block")
+				}
+				if s.Epoch != a.Epoch {
+					changed = append(changed, "epoch")
+				}
+				priors[prior{s.Block, s.Epoch, strings.Join(changed, " ")}]++
+			}
+		}
+		if known {
+			a.Arms[s.Stream] = arm
+		}
+	}
+	for e, streams := range earlier {
+		w := Withdrawn{Epoch: e, Drawn: map[string]int{}}
+		for s, indices := range streams {
+			w.Drawn[s] = len(indices)
+		}
+		if last, ok := a.lastLook(a.Block, a.first[e], a.nextFirst(e)); ok {
+			w.Verdict, w.Conclusion = last.Verdict, last.Conclusion
+		}
+		a.Withdrawn = append(a.Withdrawn, w)
+	}
+	slices.SortFunc(a.Withdrawn, func(x, y Withdrawn) int { return x.Epoch - y.Epoch })
+	for p, n := range priors {
+		x := Prior{Changed: strings.Fields(p.changed), Count: n, Epoch: p.epoch}
+		if last, ok := a.lastLook(p.block, 0, 0); ok && p.changed != "limits" {
+			x.Verdict, x.Conclusion = last.Verdict, last.Conclusion
+		}
+		a.Prior = append(a.Prior, x)
+	}
+	slices.SortFunc(a.Prior, func(x, y Prior) int {
+		return cmp.Or(x.Epoch-y.Epoch, slices.Compare(x.Changed, y.Changed), y.Count-x.Count, strings.Compare(x.Verdict+x.Conclusion, y.Verdict+y.Conclusion))
+	})
+}
+
+// nextFirst is the seq at which the epoch after e began, or 0.
+func (a *accounting) nextFirst(e int) int64 {
+	for _, later := range slices.Sorted(maps.Keys(a.first)) {
+		if later > e {
+			return a.first[later]
+		}
+	}
+	return 0
+}
+
+// looksAt gives the looks of the labels at a block with seq in [from, to), to 0
+// meaning no end; those before the first draw, with n 0, only bind.
+func (a *accounting) looksAt(block string, from, to int64) (looks []Line) {
+	for l := range a.labels {
+		for _, x := range a.view.looks[look{l, block}] {
+			if x.Seq >= from && (to == 0 || x.Seq < to) {
+				looks = append(looks, x)
+			}
+		}
+	}
+	slices.SortFunc(looks, func(x, y Line) int {
+		return cmp.Or(cmp.Compare(x.Seq, y.Seq), strings.Compare(x.Fingerprint, y.Fingerprint))
+	})
+	return looks
+}
+
+func (a *accounting) lastLook(block string, from, to int64) (last Line, ok bool) {
+	for _, x := range a.looksAt(block, from, to) {
+		if x.N > 0 {
+			last, ok = x, true
+		}
+	}
+	return last, ok
+}
+
+// takeLooks lists the looks of the present epoch, less the last one if it is
+// the one that is being made: a scoring is no input of itself.
+func (a *accounting) takeLooks() {
+	first, began := a.first[a.Epoch]
+	if !began {
+		return
+	}
+	for _, x := range a.looksAt(a.Block, 0, first+1) {
+		if x.N == 0 {
+			a.Bound = terms(x)
+		}
+	}
+	for _, x := range a.looksAt(a.Block, first, 0) {
+		if x.N > 0 {
+			a.Looks = append(a.Looks, Seen{*terms(x), x.Conclusion, x.N, x.Verdict})
+		}
+	}
+	if a.Bound == nil && len(a.Looks) > 0 { // drawn by something that bound nothing: the first look did
+		bound := a.Looks[0].Terms
+		a.Bound = &bound
+	}
+	now := Terms{a.look.Alpha, a.look.Effect, a.look.Fingerprint, a.look.Margin}
+	if n := len(a.Looks); n > 0 && a.Looks[n-1].Terms == now && a.Looks[n-1].N == a.look.N {
+		a.Looks = a.Looks[:n-1]
+	}
+}
+
+func terms(l Line) *Terms { return &Terms{l.Alpha, l.Effect, l.Fingerprint, l.Margin} }
+
+// Bind gives the line that binds what reps will be scored with, to be appended
+// before the first intent of a block in an epoch. ok is false if the label has
+// begun there, and there is nothing left to bind.
+func (l *Lock) Bind(label graph.Label, s graph.Sample, by graph.Look) (line Line, ok bool) {
+	for _, x := range l.view().lines {
+		if x.Label == label && x.Kind != Look && x.Sample.Block == s.Block && x.Sample.Epoch == s.Epoch {
+			return Line{}, false
+		}
+	}
+	return NewLook(label, s.Block, Looked{
+		Fingerprint: by.Fingerprint, Alpha: by.Alpha, Effect: by.Effect, Margin: by.Margin, Verdict: "UNMEASURED", Conclusion: "unmeasured",
+	}), true
+}
+
+// Latest is how far a label has gone: neither epochs nor redraws are lowered.
+type Latest struct {
+	epochs  map[string]int // by stream
+	redraws map[graph.Sample]int
+}
+
+// Latest looks at all draws and intents of a label.
+func (l *Lock) Latest(label graph.Label) Latest {
+	at := Latest{map[string]int{}, map[graph.Sample]int{}}
+	for _, x := range l.view().lines {
+		if x.Label != label || x.Kind == Look {
+			continue
+		}
+		s := x.Sample
+		at.epochs[s.Stream] = max(at.epochs[s.Stream], s.Epoch)
+		s.Redraw = 0
+		at.redraws[s] = max(at.redraws[s], x.Sample.Redraw)
+	}
+	return at
+}
+
+// Epoch is the highest of a stream.
+func (at Latest) Epoch(stream string) int { return at.epochs[stream] }
+
+// Redraw is the highest of a rep in its block and epoch.
+func (at Latest) Redraw(s graph.Sample) int {
+	s.Redraw = 0
+	return at.redraws[s]
+}
+
+// BlocksOf gives the blocks in which a label's stream was drawn, the latest
+// first.
+func (l *Lock) BlocksOf(label graph.Label, stream string) (blocks []string) {
+	lines := l.view().lines
+	for i := len(lines) - 1; i >= 0; i-- {
+		x := lines[i]
+		if x.Label == label && x.captured() && x.Sample.Stream == stream && !slices.Contains(blocks, x.Sample.Block) {
+			blocks = append(blocks, x.Sample.Block)
+		}
+	}
+	return blocks
+}

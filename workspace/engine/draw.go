@@ -1,0 +1,483 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
+	"github.com/evalbuild/eval/workspace/draws"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// What is known of draws, before any is made. A draw has its identity from what
+// it is given (the rep key), is recorded in the lock of its package, and its
+// capture is in the store under the rep key.
+
+// A drawState is what a sampled node is, and what the lock and store have of it.
+type drawState struct {
+	lock    *draws.Lock
+	id      draws.ID
+	stopped []draws.ID // former identities, that a limit stopped which has been raised since
+	had     bool       // the lock or the store had it before this build
+	usd     *float64   // what it cost, as it reported; nil: it didn't
+	after   *node      // of its pair, to be begun first
+	reserve float64    // of the budget, while it is being drawn
+	begun   chan struct{}
+	once    sync.Once // closes begun
+}
+
+// findDraw looks a draw up. A nil outcome error with hit false means: it was
+// never drawn. adopt says that a capture that only the store has is to be noted
+// in the lock.
+func (b *build) findDraw(n *node, adopt bool) outcome {
+	d, err := b.identify(n)
+	if err != nil {
+		return outcome{err: err}
+	}
+	n.draw = d
+	key, err := n.action.RepKey(b.o.Store.Func(), n.inputs)
+	if err != nil {
+		return outcome{err: err}
+	}
+	var found *foundDraw
+	for {
+		d.id = draws.ID{Key: key, Sample: d.id.Sample}
+		next, err := b.lookupDraw(n, adopt)
+		switch {
+		case isMiss(err) && n.action.Terms.Withdrawn && found != nil:
+			d.id, d.stopped = d.stopped[len(d.stopped)-1], d.stopped[:len(d.stopped)-1]
+			return found.hit(n)
+		case isMiss(err) && n.action.Terms.Withdrawn:
+			return b.nothingDrawn(n)
+		case isMiss(err):
+			n.key = d.id.Key
+			return b.mustDraw(n)
+		case err != nil:
+			n.key = d.id.Key
+			return drawError(err)
+		}
+		found = next
+		again, err := found.raised(n)
+		if err != nil {
+			return outcome{err: err, infra: true}
+		}
+		if again == "" {
+			return found.hit(n)
+		}
+		// The same rep under a raised limit is another draw of it: its key says
+		// after which one it is.
+		d.stopped = append(d.stopped, d.id)
+		key = graph.Key(b.o.Store.Func().Sum([]byte("eval draw again 1\n" + key.String() + "\n" + again)))
+	}
+}
+
+// identify finds out which draw the node is: its lock, block and sample.
+func (b *build) identify(n *node) (*drawState, error) {
+	a := n.action
+	if b.o.DrawLock == nil {
+		return nil, errors.New("no draws.lock can be kept here")
+	}
+	lock, err := b.lockOf(a.Owner)
+	if err != nil {
+		return nil, err
+	}
+	s := *a.Sample
+	if a.Block != nil {
+		if n.inputs.Block, err = b.blockOf(a.Block); err == nil && a.Terms.Reuse {
+			err = b.reuse(n, lock)
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.Block = n.inputs.Block
+	}
+	if err := b.notLowered(a, lock, s); err != nil {
+		return nil, err
+	}
+	return &drawState{lock: lock, id: draws.ID{Sample: s}, begun: make(chan struct{})}, nil
+}
+
+// lockOf opens the lock of a label's package, once a build.
+func (b *build) lockOf(owner graph.Label) (*draws.Lock, error) {
+	at := graph.Label{Repo: owner.Repo, Pkg: owner.Pkg}
+	return b.locks.get(at, func() (*draws.Lock, error) { return b.o.DrawLock(owner) })
+}
+
+// blockOf digests what the arms of a block are given; their inputs are known by
+// now, see need.
+func (b *build) blockOf(block *graph.Block) (string, error) {
+	return b.blocks.get(block, func() (string, error) {
+		ins := make([]graph.Inputs, len(block.Arms))
+		for i, a := range block.Arms {
+			arm := &node{action: a}
+			if err := b.takeInputs(arm); err != nil {
+				return "", err
+			}
+			ins[i] = arm.inputs
+		}
+		return graph.BlockOf(b.o.Store.Func(), block.Arms, ins)
+	})
+}
+
+// reuse gives the node the latest block in which its stream was drawn with the
+// same inputs, if there is one.
+func (b *build) reuse(n *node, lock *draws.Lock) error {
+	first := *n.action
+	sample := *first.Sample
+	sample.Index, sample.Redraw = 1, 0
+	first.Sample = &sample
+	for _, block := range lock.BlocksOf(first.Owner, sample.Stream) {
+		in := n.inputs
+		in.Block = block
+		key, err := first.RepKey(b.o.Store.Func(), in)
+		if err != nil {
+			return err
+		}
+		if lock.State(draws.ID{Key: key, Sample: graph.Sample{Stream: sample.Stream, Index: 1, Epoch: sample.Epoch, Block: block}}).Line.Kind != "" {
+			n.inputs.Block = block
+			return nil
+		}
+	}
+	return nil
+}
+
+// notLowered refuses an epoch or a redraw below what the lock has: what was
+// withdrawn stays withdrawn.
+func (b *build) notLowered(a *graph.Action, lock *draws.Lock, s graph.Sample) error {
+	if a.Terms.Withdrawn {
+		return nil
+	}
+	at, err := b.latest.get(a.Owner, func() (draws.Latest, error) { return lock.Latest(a.Owner), nil })
+	if err != nil {
+		return err
+	}
+	if e := at.Epoch(s.Stream); e > s.Epoch {
+		return &hintedError{
+			fmt.Errorf("epoch is %d, and draws.lock has reps of epoch %d: an epoch is never lowered", s.Epoch, e),
+			[]string{fmt.Sprintf("epoch = %d and a reason for each lower one in epochs = {…}", e)},
+		}
+	}
+	if r := at.Redraw(s); r > s.Redraw {
+		return &hintedError{
+			fmt.Errorf("%s-%d was withdrawn %d times by draws.lock, and %d times here: what was withdrawn stays so", s.Stream, s.Index, r, s.Redraw),
+			[]string{fmt.Sprintf("withdraw = {\"%s-%d\": […]} with %d reasons", s.Stream, s.Index, r)},
+		}
+	}
+	return nil
+}
+
+// A foundDraw is a capture with its outputs.
+type foundDraw struct {
+	outputs []output
+	exit    ExitFacts
+	usd     *float64
+}
+
+func (f *foundDraw) hit(n *node) outcome {
+	n.draw.had, n.draw.usd = true, f.usd
+	n.key = n.draw.id.Key
+	return outcome{hit: true, outputs: f.outputs}
+}
+
+// lookupDraw looks one identity up in the lock and in the store: a *cas.MissError
+// says that neither has it.
+func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
+	d := n.draw
+	state := d.lock.State(d.id)
+	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(d.id.Key))
+	locked := state.Line.Kind != ""
+	switch {
+	case err != nil && locked && n.action.Terms.Withdrawn: // perhaps that is why
+		return nil, &cas.MissError{Key: cas.Digest(d.id.Key), Reason: "withdrawn and lost"}
+	case err != nil && locked:
+		return nil, &LostError{Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture, Err: err}
+	case err != nil:
+		return nil, err
+	}
+	digest, err := CaptureDigest(b.o.Store.Func(), r)
+	if err != nil {
+		return nil, err
+	}
+	if locked && digest != state.Line.Capture {
+		return nil, &LostError{
+			Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture,
+			Err: fmt.Errorf("the store has another one, %s", short(digest)),
+		}
+	}
+	outputs, err := b.outputsOf(n, r)
+	if err != nil {
+		return nil, err
+	}
+	f := &foundDraw{outputs: outputs}
+	if err := b.readFacts(n, f); err != nil {
+		return nil, err
+	}
+	if !locked && adopt {
+		if err := b.adopt(n, digest); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// CaptureDigest identifies what was kept of a draw.
+func CaptureDigest(f cas.Func, r cas.Result) (cas.Digest, error) {
+	b, err := r.Encode()
+	return f.Sum(b), err
+}
+
+// usageName is the optional output in which a rep says what it used.
+const usageName = "usage.json"
+
+// readFacts reads how the draw ended and what it cost.
+func (b *build) readFacts(n *node, f *foundDraw) error {
+	for i, o := range n.action.Outputs {
+		if o.Format != graph.FormatExit && o.Name != usageName {
+			continue
+		}
+		data := f.outputs[i].contents
+		if !f.outputs[i].inlined {
+			var err error
+			if data, err = b.o.Store.Read(f.outputs[i].digest); err != nil {
+				return err
+			}
+		}
+		if o.Name == usageName {
+			f.usd = reportedUSD(data)
+		} else if err := json.Unmarshal(data, &f.exit); err != nil {
+			return fmt.Errorf("%s of capture %s: %w", o.Name, short(cas.Digest(n.draw.id.Key)), err)
+		}
+	}
+	return nil
+}
+
+// reportedUSD is the field usd of a usage.json, nil if there is no such number.
+func reportedUSD(data []byte) *float64 {
+	var u struct {
+		USD *float64 `json:"usd"`
+	}
+	if json.Unmarshal(data, &u) != nil || u.USD == nil || *u.USD < 0 {
+		return nil
+	}
+	return u.USD
+}
+
+// raised says under which limit it was stopped that is higher now, "" if it
+// wasn't: "wall 120s".
+func (f *foundDraw) raised(n *node) (string, error) {
+	had, now := f.exit.LimitsSet.limits(), n.action.Policy.Limits
+	var out []string
+	for _, name := range f.exit.Limits {
+		if !slices.Contains(graph.LimitNames, name) {
+			return "", fmt.Errorf("a capture was stopped by the limit %q, which this version doesn't know", name)
+		}
+		if now.Value(name) > had.Value(name) {
+			out = append(out, name+" "+had.Named(name))
+		}
+	}
+	return strings.Join(out, ", "), nil
+}
+
+// nothingDrawn is the result of a withdrawn rep that isn't there.
+func (b *build) nothingDrawn(n *node) outcome {
+	empty := b.o.Store.Func().Sum(nil)
+	out := outcome{hit: true, outputs: make([]output, len(n.action.Outputs))}
+	for i := range out.outputs {
+		out.outputs[i] = output{digest: empty, inlined: true}
+	}
+	n.key = n.draw.id.Key
+	return out
+}
+
+// mustDraw is the outcome of a check of what was never drawn: a miss, if it can
+// be drawn at all.
+func (b *build) mustDraw(n *node) outcome {
+	if free := b.unlocked(n.action); len(free) > 0 {
+		var names []string
+		for _, l := range free {
+			names = append(names, l.String())
+		}
+		return outcome{err: &hintedError{
+			fmt.Errorf("%s is not locked: what is drawn must say with what", strings.Join(names, ", ")),
+			[]string{"ev lock " + strings.Join(names, " ") + " writes tools.lock; commit it"},
+		}}
+	}
+	n.why = b.drawReason(n)
+	return outcome{}
+}
+
+// drawReason says in a few words why a rep is to be drawn.
+func (b *build) drawReason(n *node) string {
+	s := n.draw.id.Sample
+	state := n.draw.lock.State(n.draw.id)
+	switch {
+	case len(n.draw.stopped) > 0:
+		return "a limit that stopped it was raised"
+	case state.Abandoned > 0 || len(state.Open) > 0:
+		return "it was begun and never finished"
+	case s.Redraw > 0:
+		return "it was withdrawn"
+	case s.Epoch > 1:
+		return fmt.Sprintf("epoch %d has no such rep yet", s.Epoch)
+	}
+	r := b.slots.load(n.action.Owner)
+	if last := r.record(n.action.Slot().Path); last != nil && last.Now.Key != n.key.String() {
+		if why := Summarize(Diff(r.fields(&last.Now), n.explained())); why != "" {
+			return why
+		}
+	}
+	return "it was never drawn"
+}
+
+// A LostError says that the lock lists a draw whose capture isn't there.
+type LostError struct {
+	Owner   graph.Label
+	ID      draws.ID
+	Capture cas.Digest
+	Err     error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%v was drawn (capture %s), and the store doesn't have it: %v", e.ID, short(e.Capture), e.Err)
+}
+
+func (e *LostError) Unwrap() error { return e.Err }
+
+// Hints are what can be done; a new draw behind the user's back is not.
+func (e *LostError) Hints() []string {
+	epoch := e.ID.Sample.Epoch
+	return []string{
+		"1. fetch it from the store that has it: --store=DIR, or `ev publish --import=FILE` of a published set",
+		fmt.Sprintf("2. epoch = %d, epochs = {%d: \"blob lost\"} draws all reps again, and says so", epoch+1, epoch),
+	}
+}
+
+// A hintedError is the user's, with what to do.
+type hintedError struct {
+	error
+	hints []string
+}
+
+func (e *hintedError) Hints() []string { return e.hints }
+func (e *hintedError) Unwrap() error   { return e.error }
+
+// short is a digest that people can compare.
+func short(d cas.Digest) string { return d.Func.String() + ":" + d.Hex()[:12] }
+
+// drawError sorts an error of looking a draw up: lost evidence is the user's to
+// decide about, what can't be read is the machine's.
+func drawError(err error) outcome {
+	var lost *LostError
+	var hinted *hintedError
+	return outcome{err: err, infra: !errors.As(err, &lost) && !errors.As(err, &hinted)}
+}
+
+// account is what a history node makes: what the lock says of its draws. It is
+// no result of the store: the lock is.
+func (b *build) account(n *node) outcome {
+	var reps []draws.Rep
+	var lock *draws.Lock
+	for _, in := range n.action.Inputs {
+		if !isDraw(in) {
+			continue
+		}
+		d := b.byAction[in.File.Action].draw
+		lock = d.lock
+		reps = append(reps, draws.Rep{ID: d.id, Withdrawn: in.File.Action.Terms.Withdrawn, Stopped: d.stopped})
+	}
+	if lock == nil {
+		return outcome{err: errors.New("a history of no draws")}
+	}
+	look, err := b.lookOf(n)
+	if err != nil {
+		return outcome{err: err}
+	}
+	data, err := lock.Account(n.action.Owner, reps, look).JSON()
+	if err != nil {
+		return outcome{err: err, infra: true}
+	}
+	out := output{digest: b.o.Store.Func().Sum(data), contents: data, inlined: true}
+	if b.again != nil {
+		b.again.put(b.o.Store.Func(), data)
+	}
+	return outcome{hit: true, outputs: []output{out}}
+}
+
+// lookOf is what a history node's look is made with: a program that judges is
+// known by all that it is.
+func (b *build) lookOf(n *node) (graph.Look, error) {
+	look := *n.action.Look
+	if look.Fingerprint != "" {
+		return look, nil
+	}
+	judge := graph.Action{Kind: graph.Run, Policy: new(graph.Policy), Args: []string{n.action.Tools[0].Path()}}
+	in := graph.Inputs{Mounts: n.inputs.Mounts, Platform: n.inputs.Platform}
+	for i, x := range n.action.Inputs {
+		if !isDraw(x) {
+			judge.Inputs, in.Files = append(judge.Inputs, x), append(in.Files, n.inputs.Files[i])
+		}
+	}
+	key, err := judge.RepKey(b.o.Store.Func(), in)
+	look.Fingerprint = cas.Digest(key).Hex()
+	return look, err
+}
+
+// isDraw says whether a history's input is one of its draws.
+func isDraw(in graph.Input) bool { return strings.HasPrefix(in.Name, graph.DrawPrefix) }
+
+// takeLooks notes in the locks how each scoring came out that differs from the
+// one before it.
+func (b *build) takeLooks() error {
+	for _, n := range b.nodes {
+		if n.state != done || n.action.Kind != graph.Evaluate {
+			continue
+		}
+		for _, in := range n.action.Inputs {
+			if h := b.byAction[in.File.Action]; !in.File.Source() && h.action.Kind == graph.History {
+				if err := b.takeLook(n, h); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// takeLook notes the look of a scoring with a history.
+func (b *build) takeLook(n, h *node) error {
+	var card struct{ Verdict, Conclusion string }
+	data, err := starlark.ReadBlob(b.blob(n.action.Outputs[0].File, n.outputs[0].digest))
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(data, &card) != nil || card.Verdict == "" || card.Conclusion == "" {
+		return nil // it looks at the history, and scores nothing
+	}
+	look, err := b.lookOf(h)
+	if err != nil {
+		return err
+	}
+	for i := len(h.action.Inputs) - 1; i >= 0; i-- {
+		in := h.action.Inputs[i]
+		if !isDraw(in) || in.File.Action.Terms.Withdrawn {
+			continue
+		}
+		d := b.byAction[in.File.Action].draw
+		seen := draws.Looked{
+			N: look.N, Fingerprint: look.Fingerprint, Alpha: look.Alpha, Effect: look.Effect, Margin: look.Margin,
+			Verdict: card.Verdict, Conclusion: card.Conclusion,
+		}
+		before := d.lock.Looks(n.action.Owner, d.id.Sample.Block)
+		if len(before) > 0 && before[len(before)-1].Looked == seen {
+			return nil // a build that changes nothing writes nothing: the lock may be read-only
+		}
+		_, err := d.lock.Append(draws.NewLook(n.action.Owner, d.id.Sample.Block, seen))
+		return err
+	}
+	return nil
+}
