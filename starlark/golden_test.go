@@ -101,7 +101,7 @@ var builtinCalls = map[string][]string{
 	"native.facts":       {"native.facts(rep, '', '')", "native.facts(rep, 'SECRET words of the treatment', 'skills/t.md')", "native.facts(text, '', '')", "native.facts(1, '', '')"},
 	"native.is_outcome":  {"[native.is_outcome(x) for x in [PRESENT, degraded('x'), 'PRESENT', None, struct(kind = 'PRESENT')]]"},
 	"native.is_instance": {"[native.is_instance(x, DefaultInfo) for x in [DefaultInfo(), DefaultInfo, None, struct()]]", "native.is_instance(DefaultInfo(), ScorecardInfo)"},
-	"native.codec":       {"[native.codec(f) for f in ['text', 'codex', 'claude', 'gemini', 'pi', 'opencode', 'qwen']]", "native.codec('codx')"},
+	"native.codec":       {"[native.codec(f) for f in ['text', 'codex', 'claude', 'gemini', 'pi', 'opencode', 'qwen', 'eval']]", "native.codec('codx')"},
 	"native.fingerprint": {"native.fingerprint(lambda: 1)", "native.fingerprint(len)"}, // see TestNative
 	"native.digest":      {"native.digest('')", "native.digest('é' + raw)"},
 

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/rules/transcript"
 )
 
 func list(xs ...sl.Value) sl.Value { return sl.NewList(xs) }
@@ -287,4 +289,37 @@ func FuzzJSONString(f *testing.F) {
 			t.Fatalf("%q became %v, %v", a, v, err)
 		}
 	})
+}
+
+// TestTranscriptJSON: a line of an `eval` transcript is what json.encode gives
+// for the event. Package transcript has a writer of its own, for its layer.
+func TestTranscriptJSON(t *testing.T) {
+	var all strings.Builder
+	for c := range 256 {
+		all.WriteByte(byte(c))
+	}
+	all.WriteString("é\u2028😀\xed\xb2\x80\\udcff\ufffd")
+	text, exit := all.String(), 1
+	for _, e := range []transcript.Event{
+		{Kind: transcript.KindMessage, Role: transcript.RoleUser, Text: text},
+		{Kind: transcript.KindCommand, Text: text, Output: text, Exit: &exit, Status: transcript.StatusFailed},
+		{Kind: transcript.KindTool, Name: text, Arguments: []byte(`{"a": [1]}`), Result: []byte(`"r"`), Status: transcript.StatusCompleted},
+		{Kind: transcript.KindError, Message: text},
+	} {
+		v, err := eventValue(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := AppendJSON(nil, v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := transcript.Encode(&got, e); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != string(want)+"\n" {
+			t.Errorf("%s\n%q, and json.encode gives\n%q", e.Kind, got.String(), want)
+		}
+	}
 }

@@ -268,7 +268,7 @@ func nativeModule() *starlarkstruct.Module {
 			return rep.facts(treatment, path)
 		}),
 		// codec(format): id@version, and whether its reps have a thread.
-		"codec": pureBuiltin("native.codec", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+		"codec": pureBuiltin("native.codec", 2, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 			var format string
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "format", &format); err != nil {
 				return nil, err

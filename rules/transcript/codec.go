@@ -81,17 +81,19 @@ type Summary struct {
 type Codec struct {
 	Name    string
 	Version int
-	decode  func(*scan) decoder // nil for text
+	decode  func(*scan) decoder    // of the log of an agent CLI, or
+	read    func(*scan, io.Reader) // of what is none
 }
 
 var codecs = []*Codec{
-	{Name: "text", Version: 1},
+	{Name: "text", Version: 1, read: (*scan).text},
 	{Name: "codex", Version: 1, decode: newCodex},
 	{Name: "claude", Version: 1, decode: newClaude},
 	{Name: "gemini", Version: 1, decode: newGemini},
 	{Name: "pi", Version: 1, decode: newPi},
 	{Name: "opencode", Version: 1, decode: newOpencode},
 	{Name: "qwen", Version: 1, decode: newQwen},
+	{Name: "eval", Version: 1, read: (*scan).canonical},
 }
 
 // Lookup finds the codec of a format.
@@ -116,17 +118,18 @@ func Names() []string {
 // ID is the codec as it stands in a key: `codex@1`.
 func (c *Codec) ID() string { return fmt.Sprintf("%s@%d", c.Name, c.Version) }
 
-// CLI says whether the format is the log of an agent CLI; plain text is not.
+// CLI says whether the format is the log of an agent CLI, no two of which are the same bytes. Plain text is not, and
+// neither is `eval`: two reps of a program may say the same.
 func (c *Codec) CLI() bool { return c.decode != nil }
 
 // Scan reads a transcript in one pass and hands its events to each, which may be nil. The error is one of reading or
 // of each; the Summary is then what was read so far. Bad content is in Summary.Degraded.
 func (c *Codec) Scan(r io.Reader, each func(Event) error) (Summary, error) {
 	s := &scan{each: each}
-	if !c.CLI() {
-		s.text(r)
-	} else {
+	if c.CLI() {
 		s.run(r, c.decode(s))
+	} else {
+		c.read(s, r)
 	}
 	return s.sum, s.err
 }

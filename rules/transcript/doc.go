@@ -4,6 +4,8 @@
 //	bytes ─ lines ─ JSON check ─ decoder of the format ─┬─ Event, Event, … (each; Traps.See)
 //	        64 MiB   depth 1,000                         └─ Summary (reply, usage, reasons)
 //
+// and writes, with an Encoder, the one format that is ours: `eval`.
+//
 // Vocabulary: a codec is a format and its version (`codex@1`); an event is something that happened in the rep (a
 // message, a command, a tool call, an error); a reason says why a rep is degraded; a trap is a reason that only the
 // commands can show (it read the treatment, or another rep, from disk).

@@ -120,6 +120,7 @@ func TestSamples(t *testing.T) {
 		"pi":       {Input: n(1034), CachedInput: n(200), CacheWrite: n(0), Output: n(56)},
 		"opencode": {Input: n(1034), CachedInput: n(200), CacheWrite: n(0), Output: n(56), Reasoning: n(7)},
 		"qwen":     {Input: n(1034), CachedInput: n(200), Output: n(56)},
+		"eval":     {Input: n(1034), CachedInput: n(200), CacheWrite: n(0), Output: n(56), Reasoning: n(7)},
 	}
 	for _, path := range samplePaths() {
 		base := filepath.Base(path)

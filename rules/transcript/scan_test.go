@@ -15,13 +15,13 @@ import (
 )
 
 func TestCodecs(t *testing.T) {
-	want := []string{"text", "codex", "claude", "gemini", "pi", "opencode", "qwen"}
+	want := []string{"text", "codex", "claude", "gemini", "pi", "opencode", "qwen", "eval"}
 	if diff := cmp.Diff(want, Names()); diff != "" {
 		t.Error(diff)
 	}
 	for _, name := range Names() {
 		c, ok := Lookup(name)
-		if !ok || c.ID() != name+"@1" || c.CLI() == (name == "text") {
+		if !ok || c.ID() != name+"@1" || c.CLI() == (name == "text" || name == "eval") {
 			t.Errorf("%s: %v %v", name, c, ok)
 		}
 	}
@@ -274,7 +274,7 @@ func FuzzScan(f *testing.F) {
 func BenchmarkScan(b *testing.B) {
 	for _, path := range samplePaths() {
 		name, _, _ := strings.Cut(strings.TrimPrefix(path, "testdata/"), "-")
-		if !strings.Contains(path, "-tool") {
+		if !strings.Contains(path, "-tool") || name == "eval" { // a thousand of them are no transcript
 			continue
 		}
 		b.Run(name, func(b *testing.B) {
