@@ -110,6 +110,7 @@ func TestLargeCounts(t *testing.T) {
 	if e := EValue(2500, 5000); !(e > 0 && e < 1) {
 		t.Errorf("e-value 2500/5000: %v", e)
 	}
+	near(t, "e-value 502000/1000000", EValue(502_000, 1_000_000), 3.7361238007911117, 1e-11)
 	if p := SmallestFisherP(5000); p != SmallestP {
 		t.Errorf("smallest p of 5000: %v", p)
 	}
