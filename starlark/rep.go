@@ -322,6 +322,8 @@ func nativeModule() *starlarkstruct.Module {
 		"label":     sl.NewBuiltin("native.label", nativeLabel),
 		"parts":     sl.NewBuiltin("native.parts", nativeParts),
 		"policy":    sl.NewBuiltin("native.policy", nativePolicy),
+		"network":   sl.NewBuiltin("native.network", nativeNetwork),
+		"reported":  pureBuiltin("native.reported", 1, reported),
 		// fingerprint(fn): of a function that is a param of the running action.
 		"fingerprint": pureBuiltin("native.fingerprint", 1, fingerprintOfParam),
 	}}

@@ -261,6 +261,18 @@ type made struct {
 // takeMade claims what the process makes. An output's name is its path below
 // the working directory.
 func (c *analysis) takeMade(a *graph.Action, m made) error {
+	for _, f := range []struct {
+		file   sl.Value
+		format string
+	}{{m.stdout, graph.FormatStdout}, {m.exit, graph.FormatExit}, {m.egress, graph.FormatEgress}, {m.seal, graph.FormatSeal}} {
+		if f.file == nil || f.file == sl.None {
+			continue
+		}
+		if err := c.output(f.file, a, graph.FactsDir+f.format); err != nil {
+			return err
+		}
+		a.Outputs[len(a.Outputs)-1].Format = f.format
+	}
 	if d, ok := m.outputs.(*sl.Dict); ok {
 		if err := c.takeNamed(a, "outputs", d, ""); err != nil {
 			return err
@@ -278,18 +290,6 @@ func (c *analysis) takeMade(a *graph.Action, m made) error {
 	}
 	if err := c.takeNamed(a, "optional", m.optional, graph.FormatOptional); err != nil {
 		return err
-	}
-	for _, f := range []struct {
-		file   sl.Value
-		format string
-	}{{m.stdout, graph.FormatStdout}, {m.exit, graph.FormatExit}, {m.egress, graph.FormatEgress}, {m.seal, graph.FormatSeal}} {
-		if f.file == nil || f.file == sl.None {
-			continue
-		}
-		if err := c.output(f.file, a, graph.FactsDir+f.format); err != nil {
-			return err
-		}
-		a.Outputs[len(a.Outputs)-1].Format = f.format
 	}
 	if len(a.Outputs) == 0 {
 		return fmt.Errorf("outputs is empty: a process that makes nothing has no result")

@@ -22,6 +22,10 @@ func buildCommand() *cli.Command {
 }
 
 func runBuild(ctx context.Context, s *session) error {
+	consent, err := s.consent()
+	if err != nil {
+		return err
+	}
 	log, err := newEventLog(s.values["events"], s.values["profile"])
 	if err != nil {
 		return err
@@ -36,7 +40,8 @@ func runBuild(ctx context.Context, s *session) error {
 		fmt.Fprintln(os.Stderr, "eval: warning: --seal=none: processes run without a seal; their results are marked as unsealed, under keys of their own")
 	}
 	eng := s.engine(engine.Options{
-		Print: func(label graph.Label, msg string) { live.say("%s: %s", label, safe(msg)) },
+		Consent: consent,
+		Print:   func(label graph.Label, msg string) { live.say("%s: %s", label, safe(msg)) },
 		Event: func(e engine.Event) {
 			live.event(e)
 			log.action(e)
@@ -56,16 +61,21 @@ func runBuild(ctx context.Context, s *session) error {
 
 // verdictOf turns what a build did into an exit code.
 func verdictOf(rep *engine.Report, met bool) error {
-	infra, seal := false, false
+	infra, seal, budget := false, false, false
 	for _, p := range rep.Problems {
 		infra = infra || p.Infra
 		seal = seal || unavailable(p.Err) != nil
+		if d := denied(p.Err); d != nil {
+			budget = budget || d.Budget
+		}
 	}
 	switch {
 	case seal:
 		return exit(exitSeal)
 	case infra:
 		return exit(exitInfra)
+	case budget:
+		return exit(exitBudget)
 	case len(rep.Problems) > 0:
 		return exit(exitFailed)
 	case !met:
@@ -117,6 +127,9 @@ func printProblems(rep *engine.Report) {
 			unsealed, noSeal = unsealed+1, e
 			continue
 		}
+		if denied(p.Err) != nil {
+			continue
+		}
 		key := p.Action.Owner.String() + p.Action.Mnemonic + p.Err.Error()
 		if more[key]++; more[key] > 1 {
 			continue
@@ -131,6 +144,7 @@ func printProblems(rep *engine.Report) {
 			fmt.Fprintf(os.Stderr, "  (%s failed alike)\n", plural(n-1, "more action", "more actions"))
 		}
 	}
+	printDenied(rep)
 	if noSeal != nil {
 		printNoSeal(noSeal, unsealed)
 	}
@@ -234,8 +248,11 @@ func summary(rep *engine.Report, interrupted bool) string {
 	if rep.Restored > 0 {
 		parts = append(parts, plural(rep.Restored, "output restored", "outputs restored"))
 	}
-	s := fmt.Sprintf("%s, %s: %s; scored %d, drew 0",
-		plural(len(rep.Targets), "target", "targets"), plural(rep.Actions, "action", "actions"), strings.Join(parts, ", "), scored)
+	s := fmt.Sprintf("%s, %s: %s; scored %d, drew %d",
+		plural(len(rep.Targets), "target", "targets"), plural(rep.Actions, "action", "actions"), strings.Join(parts, ", "), scored, rep.Drawn)
+	if rep.Drawn > 0 || rep.Saved.USD > 0 {
+		s += fmt.Sprintf("; spent %s, saved %s", costText(rep.Spent), costText(rep.Saved))
+	}
 	if interrupted {
 		s = "interrupted: " + s
 	}

@@ -46,11 +46,11 @@ var (
 	flagCheck = &cli.BoolFlag{Name: "check_determinism", DisableDefaultText: true, Usage: "run every action of the targets twice, whatever is stored, and compare"}
 
 	loadFlags  = []cli.Flag{flagStore, flagSet, flagConfig, flagSeal}
-	buildFlags = append(slices.Clone(loadFlags), flagJobs, flagKeep, flagCheck, flagEvents, flagProf)
+	buildFlags = append(slices.Clone(loadFlags), flagJobs, flagKeep, flagCheck, flagEvents, flagProf, flagDraws, flagBudget, flagUnsure)
 )
 
 // choices are the values of flags that take a word out of a few.
-var choices = map[string][]string{"seal": {"full", "none"}}
+var choices = map[string][]string{"seal": {"full", "none"}, "budget_unknown": {"allow", "refuse"}}
 
 func isBool(f cli.Flag) bool { _, ok := f.(*cli.BoolFlag); return ok }
 

@@ -25,6 +25,7 @@ const (
 	exitUsage       = 2 // the command line or a .star file is wrong
 	exitSeal        = 5 // the seal asked for can't be had
 	exitInfra       = 6
+	exitBudget      = 7 // the budget is reached; results are kept
 	exitFailed      = 1 // an action or target failed
 	exitGate        = 3 // everything was built and an expectation is not met
 	exitEmpty       = 4 // no targets matched

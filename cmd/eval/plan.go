@@ -47,7 +47,7 @@ func runPlan(ctx context.Context, s *session) error {
 		if equal > 0 {
 			twins = fmt.Sprintf(" (%d more are equal to one of these)", equal)
 		}
-		fmt.Fprintf(stdout, "%s would run, of %d%s; nothing would be drawn, at no cost\n", plural(total-equal, "action", "actions"), rep.Actions, twins)
+		fmt.Fprintf(stdout, "%s would run, of %d%s; %s\n", plural(total-equal, "action", "actions"), rep.Actions, twins, drawPlan(rep))
 	}
 	if len(rep.Problems) > 0 {
 		return exit(exitFailed)
@@ -86,4 +86,29 @@ func planLines(rep *engine.Report) []string {
 		lines = append(lines, safe(fmt.Sprintf("%s: %d %s %s: %s", g.target, count[g], g.mnemonic, may, g.why)))
 	}
 	return lines
+}
+
+// drawPlan says how many reps would be drawn, and about what they would cost.
+func drawPlan(rep *engine.Report) string {
+	n, unknown, usd := 0, 0, 0.0
+	for _, a := range rep.Stale {
+		if a.Action.Sample == nil {
+			continue
+		}
+		n++
+		if a.USD == nil {
+			unknown++
+		} else {
+			usd += *a.USD
+		}
+	}
+	switch {
+	case n == 0:
+		return "nothing would be drawn, at no cost"
+	case unknown == n:
+		return fmt.Sprintf("%s would be drawn, at unknown cost", plural(n, "rep", "reps"))
+	case unknown > 0:
+		return fmt.Sprintf("%s would be drawn, at about $%.2f and the unknown cost of %d", plural(n, "rep", "reps"), usd, unknown)
+	}
+	return fmt.Sprintf("%s would be drawn, at about $%.2f", plural(n, "rep", "reps"), usd)
 }

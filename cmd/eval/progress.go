@@ -150,7 +150,7 @@ func (l *eventLog) action(e engine.Event) {
 			Error    string  `json:"error,omitempty"`
 		}{
 			"action", e.Action.Owner.String(), e.Action.Mnemonic, e.Action.Slot().Path, keyText(e), string(e.Status), e.Why,
-			float64(e.Wall.Microseconds()) / 1000, 0, errText(e.Err),
+			float64(e.Wall.Microseconds()) / 1000, usdOf(e), errText(e.Err),
 		})
 	}
 	if l.profile != nil && !e.Start.IsZero() {
@@ -164,6 +164,14 @@ func (l *eventLog) action(e engine.Event) {
 		})
 		l.profile.w.Write(b)
 	}
+}
+
+// usdOf is what the action has cost in this build.
+func usdOf(e engine.Event) float64 {
+	if e.USD == nil || e.Status != engine.Ran {
+		return 0
+	}
+	return *e.USD
 }
 
 func keyText(e engine.Event) string {
@@ -180,8 +188,8 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// finish writes the targets and the summary. This version draws nothing and
-// knows no remote: what counts those is 0.
+// finish writes the targets and the summary. This version knows no remote: what
+// counts that is 0.
 func (l *eventLog) finish(rep *engine.Report, cards []*scorecard) {
 	if l.events == nil {
 		return
@@ -216,7 +224,7 @@ func (l *eventLog) finish(rep *engine.Report, cards []*scorecard) {
 		USDSpent   float64 `json:"usd_spent"`
 		USDSaved   float64 `json:"usd_saved"`
 		USDUnknown int     `json:"usd_unknown"`
-	}{"summary", len(rep.Targets), rep.Actions, rep.Ran, rep.Disk, 0, rep.Failed, rep.Skipped, degraded, 0, 0, 0, 0})
+	}{"summary", len(rep.Targets), rep.Actions, rep.Ran, rep.Disk, 0, rep.Failed, rep.Skipped, degraded, rep.Drawn, rep.Spent.USD, rep.Saved.USD, rep.Spent.Unknown})
 }
 
 func (l *eventLog) close() {

@@ -18,6 +18,7 @@ import (
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace"
+	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/engine"
 	"github.com/evalbuild/eval/workspace/graph"
 	"github.com/evalbuild/eval/workspace/hosttools"
@@ -36,6 +37,7 @@ type session struct {
 	tools  tools
 	// sandbox runs processes; nil until an engine is made.
 	sandbox *sandbox.Sandbox
+	run     *draws.Run // nil until something is drawn
 }
 
 // withSession opens the workspace for a verb and closes it after.
@@ -125,6 +127,11 @@ func (s *session) close() {
 	}
 	if s.sandbox != nil {
 		s.sandbox.Close()
+	}
+	if s.run != nil {
+		if err := s.run.Close(); err != nil {
+			fmt.Fprintf(os.Stderr, "eval: warning: %v\n", err)
+		}
 	}
 	s.ws.Close()
 }
@@ -218,5 +225,6 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going") || o.KeepGoing, time.Now
 	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")
 	o.VerifySeal = sandbox.VerifyRecord
+	o.DrawLock, o.Run = s.drawLock, s.runs()
 	return engine.New(o)
 }

@@ -66,11 +66,16 @@ type node struct {
 	sure    bool
 	damaged int        // times that its result was found damaged
 	draw    *drawState // of a draw that was checked
+	feeds   bool       // a draw needs it
+	planned bool       // plan only: it has no result, and was computed to go on
 }
 
 func (n *node) status() Status {
 	switch n.state {
 	case done:
+		if n.planned {
+			return Stale
+		}
 		if n.ran {
 			return Ran
 		}
@@ -137,6 +142,15 @@ func (e *Engine) newBuild(targets []*starlark.Target, plan bool) *build {
 		}
 		for _, e := range t.Result.Exports {
 			b.need(e.File, seen, add)
+		}
+	}
+	for _, n := range slices.Backward(b.nodes) { // those that need something first
+		if n.feeds || n.action.Sample != nil {
+			for _, f := range needs(n.action) {
+				if d := b.byAction[f.Action]; d != nil {
+					d.feeds = true
+				}
+			}
 		}
 	}
 	for _, n := range b.nodes {

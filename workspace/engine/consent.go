@@ -119,11 +119,7 @@ func (b *build) dispatchDraws() (run []*node) {
 	wanted := b.wanted
 	b.wanted = nil
 	b.schedule(wanted)
-	for _, n := range b.nodes { // cheap beside a draw
-		if n.draw != nil && n.state == done && n.usd() != nil {
-			b.spending.saw(n.action.Owner, *n.usd())
-		}
-	}
+	b.seeCosts()
 	for i, n := range wanted {
 		if b.byKey[n.key] == nil {
 			wait, denied := b.mayDraw(n)
@@ -145,6 +141,15 @@ func (b *build) dispatchDraws() (run []*node) {
 		}
 	}
 	return run
+}
+
+// seeCosts notes what the reps that were had before have cost.
+func (b *build) seeCosts() {
+	for _, n := range b.nodes {
+		if n.draw != nil && n.state == done && n.usd() != nil {
+			b.spending.saw(n.action.Owner, *n.usd())
+		}
+	}
 }
 
 // mayDraw reserves what a draw may cost. wait says that it depends on what

@@ -154,6 +154,7 @@ type StaleAction struct {
 	// Sure is false if it is only known that an input will be made anew: it
 	// may come out the same.
 	Sure bool
+	USD  *float64 // of a draw: what it would cost; nil: not known
 }
 
 // ErrInterrupted is returned with the report of what was done.
@@ -204,6 +205,7 @@ func (e *Engine) Plan(ctx context.Context, targets []*starlark.Target) (*Report,
 
 func (b *build) report() *Report {
 	r := &Report{Actions: len(b.nodes), Problems: b.problems, Restored: b.restored}
+	b.seeCosts()
 	for _, n := range b.nodes {
 		if n.draw != nil && n.state == done && !n.action.Terms.Withdrawn {
 			if n.ran {
@@ -223,13 +225,23 @@ func (b *build) report() *Report {
 		case Skipped:
 			r.Skipped++
 		case Stale:
-			r.Stale = append(r.Stale, StaleAction{n.action, n.key, n.why, n.sure})
+			r.Stale = append(r.Stale, b.staleAction(n))
 		}
 	}
 	for _, t := range b.targets {
 		r.Targets = append(r.Targets, b.targetResult(t))
 	}
 	return r
+}
+
+func (b *build) staleAction(n *node) StaleAction {
+	s := StaleAction{Action: n.action, Key: n.key, Why: n.why, Sure: n.sure}
+	if n.action.Sample != nil {
+		if usd, known := b.expect(n); known {
+			s.USD = &usd
+		}
+	}
+	return s
 }
 
 func (b *build) targetResult(t *starlark.Target) TargetResult {

@@ -28,7 +28,11 @@ func (b *build) work(ctx context.Context, n *node, run bool) (out outcome) {
 	}()
 	switch {
 	case !run:
-		return b.check(n)
+		out := b.check(n)
+		if b.plan && n.feeds && !out.hit && out.err == nil && n.action.Kind != graph.Run {
+			return b.foresee(ctx, n)
+		}
+		return out
 	case b.again != nil:
 		return b.recompute(ctx, n)
 	case n.draw != nil:
@@ -113,6 +117,21 @@ func (b *build) check(n *node) outcome {
 	}
 	n.why = b.missReason(n, err)
 	return outcome{}
+}
+
+// foresee computes what a plan needs to know which draws there will be: the
+// prompts, say. It stores nothing.
+func (b *build) foresee(ctx context.Context, n *node) outcome {
+	contents, err := b.produce(ctx, n)
+	if err != nil {
+		return b.runError(n, err)
+	}
+	out := outcome{hit: true, outputs: make([]output, len(contents))}
+	for i, c := range contents {
+		out.outputs[i] = output{digest: b.o.Store.Func().Sum(c), contents: c, inlined: true}
+	}
+	n.planned, n.sure = true, true
+	return out
 }
 
 // explained is the node's explanation, made once; after a check only.
