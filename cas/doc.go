@@ -6,7 +6,8 @@
 //   - blob: bytes. Its digest is a hash function, a hash and a size.
 //   - directory: one level of a folder, as a message that names its files,
 //     folders and symlinks with their digests. A tree is a directory and all
-//     below it; finished subtrees are shared, not encoded again.
+//     below it; finished subtrees are shared, not encoded again. A hollow tree
+//     is known by its digests alone.
 //   - command, action: what runs, and on which tree. The digest of the encoded
 //     action is the key.
 //   - result: what an action came to, kept under its key. It names blobs.

@@ -452,3 +452,43 @@ func TestExportReader(t *testing.T) {
 		t.Errorf("left %q, %v", names, err)
 	}
 }
+
+func TestPutFile(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		opened := 0
+		source := func(b []byte) func() (io.ReadCloser, error) {
+			return func() (io.ReadCloser, error) { opened++; return io.NopCloser(bytes.NewReader(b)), nil }
+		}
+		for name, b := range blobs() {
+			d := s.fn.Sum(b)
+			// A pure one doesn't count as kept.
+			put(t, s, Pure, b)
+			before := opened
+			for range 2 {
+				if err := s.PutFile(Capture, d, source(b)); err != nil {
+					t.Fatal(name, err)
+				}
+			}
+			want := before + 1
+			if s.cache == s.data {
+				want = before
+			}
+			if _, err := s.find(d, []*root{s.data}); err != nil || opened != want {
+				t.Errorf("%s: %v, opened %d times", name, err, opened-before)
+			}
+		}
+		other := s.fn.Sum([]byte("other"))
+		if err := s.PutFile(Capture, other, source([]byte("this"))); !errors.Is(err, errChanged) {
+			t.Error(err)
+		}
+		if err := s.Has(other); err == nil {
+			t.Error("what isn't d is there as d")
+		}
+		if err := s.PutFile(Capture, other, func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe }); !errors.Is(err, io.ErrClosedPipe) {
+			t.Error(err)
+		}
+		if err := s.PutFile(Capture, Digest{}, source(nil)); err == nil {
+			t.Error("a zero digest was stored")
+		}
+	})
+}

@@ -15,17 +15,44 @@ type Tree struct {
 	blob   []byte
 	dir    Directory
 	below  []*Tree // below[i] is what dir.Directories[i] names
+	stored Digest  // of a hollow tree: its message in a store; else zero
 }
 
 // Digest gives the digest of the encoded root directory.
 func (t *Tree) Digest() Digest { return t.digest }
 
-// Directory gives the root directory, sorted. The caller must not change it.
+// HollowTree gives a tree of which only the digest of the root is known, and
+// that of the Tree message which has the rest. It can be mounted as what it is;
+// it can't be visited. Store.FillTree reads it.
+func HollowTree(root, message Digest) *Tree { return &Tree{digest: root, stored: message} }
+
+// Hollow says whether the tree was made by HollowTree.
+func (t *Tree) Hollow() bool { return !t.stored.IsZero() }
+
+// HollowError says that a tree has a hollow one in it, or is one, where its
+// content is asked for.
+type HollowError struct{ Digest Digest }
+
+func (e *HollowError) Error() string {
+	return fmt.Sprintf("folder %v: only its digest is known", e.Digest)
+}
+
+// whole gives a *HollowError for a hollow tree.
+func (t *Tree) whole() error {
+	if t.Hollow() {
+		return &HollowError{t.digest}
+	}
+	return nil
+}
+
+// Directory gives the root directory, sorted, nothing of a hollow tree. The
+// caller must not change it.
 func (t *Tree) Directory() Directory { return t.dir }
 
 // Blobs calls fn with each distinct directory message of the tree, those below
 // before those above, so that a store that has a directory has all under it. It
-// stops at the first error and returns it. The bytes must not be changed.
+// stops at the first error and returns it; a hollow tree below is a
+// *HollowError. The bytes must not be changed.
 func (t *Tree) Blobs(fn func(d Digest, b []byte) error) error {
 	return t.blobs(map[Digest]bool{}, fn)
 }
@@ -35,6 +62,9 @@ func (t *Tree) blobs(seen map[Digest]bool, fn func(Digest, []byte) error) error 
 		return nil
 	}
 	seen[t.digest] = true
+	if err := t.whole(); err != nil {
+		return err
+	}
 	for _, sub := range t.below {
 		if err := sub.blobs(seen, fn); err != nil {
 			return err
@@ -54,7 +84,7 @@ type Visitor struct {
 // Visit calls v with each entry below the root, a folder before what is in it,
 // in an order that depends on the tree only. Paths are slash-separated and
 // relative to the root. A subtree that is mounted twice is visited twice. It
-// stops at the first error and returns it.
+// stops at the first error and returns it; a hollow tree is a *HollowError.
 func (t *Tree) Visit(v Visitor) error { return t.visit("", v) }
 
 // Walk is Visit for the files.
@@ -63,6 +93,9 @@ func (t *Tree) Walk(fn func(path string, f FileNode) error) error {
 }
 
 func (t *Tree) visit(prefix string, v Visitor) error {
+	if err := t.whole(); err != nil {
+		return err
+	}
 	if v.File != nil {
 		for _, f := range t.dir.Files {
 			if err := v.File(prefix+f.Name, f); err != nil {
@@ -134,7 +167,8 @@ func (b *TreeBuilder) Symlink(path, target string) {
 }
 
 // Mount hangs a finished tree at path, which no other entry may reach into. An
-// empty tree makes an empty folder.
+// empty tree makes an empty folder. A hollow one gives the tree above the digest
+// that the whole one would.
 func (b *TreeBuilder) Mount(path string, t *Tree) {
 	dir, name := b.split(path)
 	if t.digest.Func != b.fn {

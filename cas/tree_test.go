@@ -225,3 +225,81 @@ func BenchmarkTreeFlat20000(b *testing.B) {
 		}
 	}
 }
+
+// TestHollow: a folder that is known by its digest gives the trees above the
+// digests that it would give whole, wherever it hangs, and nothing else of it can
+// be had.
+func TestHollow(t *testing.T) {
+	for seed := range uint64(200) {
+		r := newRandom(seed)
+		fn := r.fn()
+		inner := r.tree(t, fn)
+		hollow := HollowTree(inner.Digest(), inner.Message())
+		paths := []string{"a", "b/c", "b/d/e"}
+		build := func(sub *Tree) *Tree {
+			b := NewTree(fn)
+			b.File("b/f", fn.Sum(nil), false)
+			for _, p := range paths {
+				b.Mount(p, sub)
+			}
+			tree, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tree
+		}
+		whole, outline := build(inner), build(hollow)
+		if whole.Digest() != outline.Digest() || hollow.Message() != inner.Message() {
+			t.Fatalf("seed %d: %v, hollow %v", seed, whole.Digest(), outline.Digest())
+		}
+		for _, tree := range []*Tree{hollow, outline} {
+			var want *HollowError
+			for what, err := range map[string]error{
+				"visit":    tree.Visit(Visitor{}),
+				"blobs":    tree.Blobs(func(Digest, []byte) error { return nil }),
+				"eachFile": tree.eachFile(map[Digest]bool{}, "", func(string, FileNode) error { return nil }),
+			} {
+				if !errors.As(err, &want) || want.Digest != inner.Digest() {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+	}
+	b := NewTree(SHA256)
+	b.Mount("a", HollowTree(BLAKE3.Sum(nil), BLAKE3.Sum(nil)))
+	if _, err := b.Build(); err == nil {
+		t.Error("a hollow tree of another function was mounted")
+	}
+}
+
+func TestFillTree(t *testing.T) {
+	s := open(t, t.TempDir(), t.TempDir())
+	tree := newRandom(1).tree(t, BLAKE3)
+	hollow := HollowTree(tree.Digest(), tree.Message())
+	if got, err := s.FillTree(tree); got != tree || err != nil {
+		t.Error(got, err)
+	}
+	_, err := s.FillTree(hollow)
+	wantReason(t, err, Missing)
+	above := NewTree(BLAKE3)
+	above.Mount("a", hollow)
+	partly, err := above.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tree := range []*Tree{hollow, partly} {
+		if _, err := s.PutTree(Capture, tree); err == nil {
+			t.Error("a hollow tree was stored")
+		}
+	}
+	if d, err := s.PutTree(Capture, tree); err != nil || d != tree.Message() {
+		t.Fatal(d, err)
+	}
+	got, err := s.FillTree(hollow)
+	if err != nil || got.Hollow() || got.Digest() != tree.Digest() || !slices.Equal(listing(got), listing(tree)) {
+		t.Error(got, err)
+	}
+	if _, err := s.FillTree(HollowTree(BLAKE3.Sum(nil), tree.Message())); err == nil || !strings.Contains(err.Error(), "it is that of the folder") {
+		t.Error(err)
+	}
+}

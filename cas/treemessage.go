@@ -9,11 +9,20 @@ import (
 // Encode gives the message build.bazel.remote.execution.v2.Tree: the root, then
 // each distinct directory below it once, parents before children, in an order
 // that depends on the tree only. It is how a folder that an action wrote is kept
-// as one blob, where an input is a blob for each directory.
+// as one blob, where an input is a blob for each directory. It panics if the tree
+// is hollow somewhere: it would be a message with holes.
 func (t *Tree) Encode() []byte {
+	b, err := t.encode()
+	if err != nil {
+		panic("cas: encode tree: " + err.Error())
+	}
+	return b
+}
+
+func (t *Tree) encode() ([]byte, error) {
 	var all [][]byte
 	size := 0
-	t.Blobs(func(_ Digest, b []byte) error { // children first; fn gives no error
+	err := t.Blobs(func(_ Digest, b []byte) error { // children first
 		all = append(all, b)
 		size += 1 + 10 + len(b)
 		return nil
@@ -26,7 +35,16 @@ func (t *Tree) Encode() []byte {
 			out = appendBytes(out, 2, b)
 		}
 	}
-	return out
+	return out, err
+}
+
+// Message gives the digest of the Tree message, as PutTree does. Unless the tree
+// is hollow, it is encoded for that.
+func (t *Tree) Message() Digest {
+	if t.Hollow() {
+		return t.stored
+	}
+	return t.digest.Func.Sum(t.Encode())
 }
 
 // maxTreeEntries bounds what Visit of a decoded tree comes to: forty directories
@@ -131,6 +149,9 @@ func (t *Tree) eachFile(seen map[Digest]bool, prefix string, fn func(path string
 		return nil
 	}
 	seen[t.digest] = true
+	if err := t.whole(); err != nil {
+		return err
+	}
 	for _, f := range t.dir.Files {
 		if err := fn(prefix+f.Name, f); err != nil {
 			return err
@@ -150,7 +171,11 @@ func (s *Store) PutTree(c Class, t *Tree) (Digest, error) {
 	if t.digest.Func != s.fn {
 		return Digest{}, fmt.Errorf("write tree %v: the store digests by %v", t.digest, s.fn)
 	}
-	return s.Put(c, t.Encode())
+	b, err := t.encode()
+	if err != nil {
+		return Digest{}, fmt.Errorf("write tree %v: %w", t.digest, err)
+	}
+	return s.Put(c, b)
 }
 
 // ReadTree gives the tree whose message has the digest d. The error is a
@@ -165,4 +190,20 @@ func (s *Store) ReadTree(d Digest) (*Tree, error) {
 		return nil, fmt.Errorf("read tree %v: %w", d, err)
 	}
 	return t, nil
+}
+
+// FillTree gives the whole of a tree that may be hollow. The error is a
+// *BlobError if its message isn't there whole.
+func (s *Store) FillTree(t *Tree) (*Tree, error) {
+	if !t.Hollow() {
+		return t, nil
+	}
+	whole, err := s.ReadTree(t.stored)
+	if err != nil {
+		return nil, err
+	}
+	if whole.digest != t.digest {
+		return nil, fmt.Errorf("read tree %v: it is that of the folder %v, not of %v", t.stored, whole.digest, t.digest)
+	}
+	return whole, nil
 }

@@ -51,6 +51,33 @@ func (s *Store) PutReader(c Class, r io.Reader) (Digest, error) {
 	return d, nil
 }
 
+// PutFile is Put for a blob whose digest is known: if it is there, open isn't
+// called. Content that isn't d is an error.
+func (s *Store) PutFile(c Class, d Digest, open func() (io.ReadCloser, error)) error {
+	fail := func(err error) error { return fmt.Errorf("write blob %v: %w", d, err) }
+	if err := d.check(); err != nil {
+		return fail(err)
+	}
+	switch have, err := s.present(c, d); {
+	case err != nil:
+		return fail(err)
+	case have:
+		return nil
+	}
+	r, err := open()
+	if err != nil {
+		return fail(err)
+	}
+	got, err := s.PutReader(c, r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return fail(err)
+	}
+	if got != d {
+		return fail(errChanged)
+	}
+	return nil
+}
+
 // present reports whether there is nothing to write.
 func (s *Store) present(c Class, d Digest) (bool, error) {
 	switch c {
