@@ -25,38 +25,49 @@ func (r *Resolver) Check(mounts []graph.Mount) error {
 }
 
 func (r *Resolver) check(m graph.Mount) error {
-	if m.Link != "" {
-		if target, err := os.Readlink(m.Path); err != nil || target != m.Link {
-			return errChanged
-		}
-		return nil
-	}
-	var now cas.Digest
-	if m.Tree != nil {
-		w := walk{r: r, root: m.Source, tree: cas.NewTree(r.stats.fn)}
-		if err := w.folder(""); err != nil {
-			return errChanged
-		}
-		tree, err := w.tree.Build()
-		if err != nil {
-			return err
-		}
-		now = tree.Digest()
-	} else {
-		f, err := lstat(m.Source)
-		if err != nil || f.kind() != 0 || f.executable() != m.Executable {
-			return errChanged
-		}
-		rec, err := r.stats.read(m.Source, f)
-		if err != nil {
-			return err
-		}
-		now = r.stats.digest(rec)
-	}
-	if now != m.Digest {
+	now, err := r.Now(m)
+	if err != nil || now.Link != m.Link || now.Digest != m.Digest || now.Executable != m.Executable {
 		return errChanged
 	}
 	return nil
+}
+
+// Now gives what is at a mount's place at this moment: a link if the mount is
+// one, else what its Source has, which must be a file or, if it has a Tree, a
+// folder.
+func (r *Resolver) Now(m graph.Mount) (graph.Mount, error) {
+	now := graph.Mount{Path: m.Path, Source: m.Source}
+	if m.Link != "" {
+		target, err := os.Readlink(m.Path)
+		now.Link = target
+		return now, bare(err)
+	}
+	f, err := lstat(m.Source)
+	switch {
+	case err != nil:
+		return now, err
+	case m.Tree != nil && !f.kind().IsDir():
+		return now, errors.New("is no longer a folder")
+	case m.Tree == nil && f.kind() != 0:
+		return now, errors.New("is no longer a file")
+	}
+	if err := r.host.readable(f); err != nil {
+		return now, err
+	}
+	if m.Tree != nil {
+		w := walk{r: r, root: m.Source, tree: cas.NewTree(r.stats.fn)}
+		if err := w.folder(""); err != nil {
+			return now, err
+		}
+		now.Tree, err = w.tree.Build()
+		if err == nil {
+			now.Digest = now.Tree.Digest()
+		}
+		return now, err
+	}
+	rec, err := r.stats.read(m.Source, f)
+	now.Digest, now.Executable = r.stats.digest(rec), rec.executable()
+	return now, err
 }
 
 // readable refuses what a sealed process couldn't read although we can: under
