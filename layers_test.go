@@ -111,6 +111,7 @@ func TestLayersRefuse(t *testing.T) {
 		{"workspace/engine", "workspace", false},
 		{"workspace/engine", "starlark", true},
 		{"workspace/draws", "workspace/graph", true},
+		{"workspace/toolslock", "workspace/hosttools", false},
 		{"cmd/eval", "workspace/engine", true},
 		{"somewhere/new", "cas", false},
 	} {

@@ -346,7 +346,7 @@ func (a *Action) Explain(in Inputs) []Field {
 		w.fields = append(w.fields, Field{"input " + input.Name, in.Files[i].text(), note})
 	}
 	if a.Policy != nil {
-		w.fields = append(w.fields, Field{Name: "platform", Value: in.Platform.OSFamily + " " + in.Platform.ISA})
+		w.fields = append(w.fields, Field{Name: "platform", Value: in.Platform.String()})
 	}
 	for _, m := range in.Mounts {
 		text := "→ " + m.Link
@@ -383,6 +383,9 @@ func PlatformOf(goos, goarch string) Platform {
 	}
 	return Platform{goos, isa}
 }
+
+// String is how explanations and locks spell it.
+func (p Platform) String() string { return p.OSFamily + " " + p.ISA }
 
 func (p Platform) properties() []cas.Property {
 	return []cas.Property{{Name: "ISA", Value: p.ISA}, {Name: "OSFamily", Value: p.OSFamily}}
