@@ -58,6 +58,7 @@ type node struct {
 	open   int     // inputs whose maker has not finished
 
 	inputs  graph.Inputs
+	bound   []graph.Mount // inputs.Mounts with sources, of a run that runs
 	fields  []graph.Field // see explained
 	key     graph.Key
 	outputs []output
@@ -110,7 +111,7 @@ type build struct {
 	problems []Problem
 	restored int
 	exported map[*starlark.Target]bool
-	resolved sync.Map // toolsKey -> []graph.Mount
+	resolved sync.Map // toolsKey -> *resolution
 
 	wanted    []*node // draws that nobody has; see dispatchDraws
 	checks    int     // being worked on

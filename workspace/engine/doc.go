@@ -22,5 +22,11 @@
 // files, a Runner runs it under its seal, and what it did is judged here. One
 // that can't have its seal fails alone; what needs no process is built.
 //
+// What tools are is in the key: by their lock, where one pins them, and else by
+// what this machine has. A lock needs nothing of the machine before a process
+// runs; then each thing it pins is bound from here if it is the same here, else
+// from the store, and if it is nowhere that is a *DriftError. After the process
+// all that it was given is looked at again.
+//
 // It does not know what targets mean, prints nothing, and never exits.
 package engine

@@ -37,6 +37,7 @@ type Options struct {
 
 	Runner Runner // nil: no process can run here
 	Tools  Tools  // nil: no tool can be found here
+	Locks  Locks  // nil: no tool is locked
 	// DrawLock opens the draws.lock of a label's package; it is asked once a build
 	// and package. nil: nothing can be drawn here.
 	DrawLock func(owner graph.Label) (*draws.Lock, error)

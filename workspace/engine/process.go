@@ -38,6 +38,9 @@ func (b *build) process(ctx context.Context, n *node) (*sandbox.Result, error) {
 	if b.o.Runner == nil {
 		return nil, &sandbox.UnavailableError{Layer: "reap", Err: errors.New("no process can be run on this system")}
 	}
+	if err := b.bindTools(n); err != nil {
+		return nil, err
+	}
 	spec, err := b.spec(n, b.stageFile)
 	if err != nil {
 		return nil, err

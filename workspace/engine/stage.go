@@ -38,9 +38,12 @@ func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
 }
 
 // stage puts every input where a seal can bind it, and lists the mounts, those
-// of tools included, by path.
+// of tools included, by path. Those have sources if bindTools found them.
 func (b *build) stage(n *node, place placer) ([]graph.Mount, error) {
 	mounts := slices.Clone(n.inputs.Mounts)
+	if n.bound != nil {
+		mounts = slices.Clone(n.bound)
+	}
 	for i, in := range n.action.Inputs {
 		if in.Name == graph.StdinName {
 			continue
