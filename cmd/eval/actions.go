@@ -61,7 +61,7 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 		line("param", "%s = %s", p.Name, p.Value.Text())
 	}
 	if a.Kind == graph.Run {
-		printRun(a, line)
+		printRun(eng, a, line)
 	}
 	for _, in := range a.Inputs {
 		if a.Kind == graph.Run {
@@ -83,7 +83,7 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 }
 
 // printRun prints what only runs have.
-func printRun(a *graph.Action, line func(name, format string, args ...any)) {
+func printRun(eng *engine.Engine, a *graph.Action, line func(name, format string, args ...any)) {
 	argv := make([]string, len(a.Args))
 	for i, arg := range a.Args {
 		argv[i] = shellWord(graph.Unmark(arg))
@@ -98,8 +98,22 @@ func printRun(a *graph.Action, line func(name, format string, args ...any)) {
 		if len(t.Data) > 0 {
 			data = " with " + strings.Join(t.Data, " ")
 		}
-		line("tool", "%s = %s%s", t.Label, graph.Unmark(t.Path()), data)
+		line("tool", "%s = %s%s%s", t.Label, graph.Unmark(t.Path()), data, lockText(eng, t))
 	}
+}
+
+// lockText says of a tool that it is locked, or is so elsewhere.
+func lockText(eng *engine.Engine, t graph.Tool) string {
+	unlocked, err := eng.Unlocked(&graph.Action{Tools: []graph.Tool{t}})
+	switch {
+	case err != nil:
+		return " (" + err.Error() + ")"
+	case len(unlocked) == 0:
+		return " (locked)"
+	case len(unlocked[0].Elsewhere) > 0:
+		return " (" + unlocked[0].Error() + ")"
+	}
+	return ""
 }
 
 // sealText is a policy in one line.

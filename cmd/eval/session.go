@@ -22,6 +22,7 @@ import (
 	"github.com/evalbuild/eval/workspace/engine"
 	"github.com/evalbuild/eval/workspace/graph"
 	"github.com/evalbuild/eval/workspace/hosttools"
+	"github.com/evalbuild/eval/workspace/toolslock"
 )
 
 // A session is what every verb that loads targets needs: the workspace it was
@@ -224,6 +225,7 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
 	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going") || o.KeepGoing, time.Now
 	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")
+	o.Locks = toolslock.NewSet(s.store.Func(), s.packageFolder)
 	o.VerifySeal = sandbox.VerifyRecord
 	o.DrawLock, o.Run = s.drawLock, s.runs()
 	return engine.New(o)
