@@ -96,7 +96,7 @@ func (b *build) identify(n *node) (*drawState, error) {
 		}
 		s.Block = n.inputs.Block
 	}
-	if err := b.notLowered(a, lock, s); err != nil {
+	if err := b.notLowered(a, a.Owner, lock, s); err != nil {
 		return nil, err
 	}
 	return &drawState{lock: lock, id: draws.ID{Sample: s}, begun: make(chan struct{})}, nil
@@ -146,25 +146,25 @@ func (b *build) reuse(n *node, lock *draws.Lock) error {
 	return nil
 }
 
-// notLowered refuses an epoch or a redraw below what the lock has: what was
-// withdrawn stays withdrawn.
-func (b *build) notLowered(a *graph.Action, lock *draws.Lock, s graph.Sample) error {
+// notLowered refuses an epoch or a redraw below what the lock has of a label:
+// what was withdrawn stays withdrawn.
+func (b *build) notLowered(a *graph.Action, label graph.Label, lock *draws.Lock, s graph.Sample) error {
 	if a.Terms.Withdrawn {
 		return nil
 	}
-	at, err := b.latest.get(a.Owner, func() (draws.Latest, error) { return lock.Latest(a.Owner), nil })
+	at, err := b.latest.get(label, func() (draws.Latest, error) { return lock.Latest(label), nil })
 	if err != nil {
 		return err
 	}
 	if e := at.Epoch(s.Stream); e > s.Epoch {
 		return &hintedError{
-			fmt.Errorf("epoch is %d, and draws.lock has reps of epoch %d: an epoch is never lowered", s.Epoch, e),
+			fmt.Errorf("epoch is %d, and draws.lock has reps of %s of epoch %d: an epoch is never lowered", s.Epoch, label, e),
 			[]string{fmt.Sprintf("epoch = %d and a reason for each lower one in epochs = {…}", e)},
 		}
 	}
 	if r := at.Redraw(s); r > s.Redraw {
 		return &hintedError{
-			fmt.Errorf("%s-%d was withdrawn %d times by draws.lock, and %d times here: what was withdrawn stays so", s.Stream, s.Index, r, s.Redraw),
+			fmt.Errorf("%s-%d of %s was withdrawn %d times by draws.lock, and %d times here: what was withdrawn stays so", s.Stream, s.Index, label, r, s.Redraw),
 			[]string{fmt.Sprintf("withdraw = {\"%s-%d\": […]} with %d reasons", s.Stream, s.Index, r)},
 		}
 	}
@@ -198,6 +198,11 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 		return nil, &LostError{Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture, Err: err}
 	case err != nil:
 		return nil, err
+	}
+	if locked { // under the label that drew it, too: a new name is no way around
+		if err := b.notLowered(n.action, state.Line.Label, d.lock, d.id.Sample); err != nil {
+			return nil, err
+		}
 	}
 	digest, err := CaptureDigest(b.o.Store.Func(), r)
 	if err != nil {
@@ -297,15 +302,12 @@ func (b *build) nothingDrawn(n *node) outcome {
 // mustDraw is the outcome of a check of what was never drawn: a miss, if it can
 // be drawn at all.
 func (b *build) mustDraw(n *node) outcome {
-	if free := b.unlocked(n.action); len(free) > 0 {
-		var names []string
-		for _, l := range free {
-			names = append(names, l.String())
-		}
-		return outcome{err: &hintedError{
-			fmt.Errorf("%s is not locked: what is drawn must say with what", strings.Join(names, ", ")),
-			[]string{"ev lock " + strings.Join(names, " ") + " writes tools.lock; commit it"},
-		}}
+	free, err := b.Unlocked(n.action)
+	switch {
+	case err != nil:
+		return outcome{err: err}
+	case len(free) > 0: // what is drawn must say with what
+		return outcome{err: free[0]}
 	}
 	n.why = b.drawReason(n)
 	return outcome{}

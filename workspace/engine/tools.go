@@ -226,5 +226,3 @@ func (b *build) programNeeds(n *node, t graph.Tool) ([]graph.Mount, error) {
 	return b.o.Tools.Needs(bytes.NewReader(data), int64(len(data)))
 }
 
-// unlocked gives the tools of an action that no lock pins.
-func (b *build) unlocked(*graph.Action) []graph.Label { return nil }

@@ -93,6 +93,10 @@ func (b *build) recompute(ctx context.Context, n *node) outcome {
 	switch {
 	case n.draw != nil:
 		return b.recordedDraw(n)
+	case n.action.Kind == graph.History:
+		out := b.account(n)
+		out.hit = false // it was computed, now
+		return out
 	case n.action.Kind == graph.Run:
 		return b.recorded(n)
 	}

@@ -98,11 +98,11 @@ func (b *build) check(n *node) outcome {
 		return outcome{err: err}
 	}
 	n.key = enc.Key
-	if n.action.Kind == graph.History {
-		return b.account(n)
-	}
 	if b.again != nil { // Verify trusts no result
 		return outcome{}
+	}
+	if n.action.Kind == graph.History {
+		return b.account(n)
 	}
 	if b.twice(n) {
 		n.why = "it is run twice and compared"
