@@ -135,3 +135,15 @@ func (l *Loader) Deps(t *Target) ([]Dep, error) {
 	}
 	return out, nil
 }
+
+// Labels lists the labels that stand in an attribute, resolved. Deps or Analyze
+// came before.
+func (t *Target) Labels(attr string) []graph.Label {
+	var out []graph.Label
+	for _, d := range t.deps {
+		if d.attr == attr {
+			out = append(out, d.label)
+		}
+	}
+	return out
+}

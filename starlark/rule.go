@@ -88,6 +88,9 @@ type Target struct {
 	Result *Analysis // set once analysed
 }
 
+// Rule names the rule that declared the target, as //pkg:file.star%name.
+func (t *Target) Rule() string { return t.rule.file.String() + "%" + t.Kind }
+
 // A dep is one label in an attribute, resolved to a target or a source file.
 type dep struct {
 	attr   string
