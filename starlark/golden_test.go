@@ -14,7 +14,7 @@ import (
 	"github.com/evalbuild/eval/rules/transcript"
 )
 
-var update = flag.Bool("update", false, "write the outputs of new builtins, calls and versions into testdata/builtins.golden")
+var update = flag.Bool("update", false, "write the outputs of new builtins, calls and versions into testdata/builtins.golden, and testdata/ledger.md")
 
 const goldenFile = "testdata/builtins.golden"
 
