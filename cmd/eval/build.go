@@ -97,7 +97,14 @@ func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met b
 		cards = append(cards, card)
 		if card.ExpectMet != nil && !*card.ExpectMet {
 			met = false
-			fmt.Fprintf(os.Stderr, "eval: error: %s: expected %s; it is %s, %s\n", safe(card.Target), safe(card.Expect), safe(card.Conclusion), safe(orDash(card.Verdict)))
+			is := card.Conclusion
+			if card.Verdict != "" {
+				is += ", " + card.Verdict
+			}
+			fmt.Fprintf(os.Stderr, "eval: error: %s: expected %s; it is %s\n", safe(card.Target), safe(card.Expect), safe(is))
+			if card.Hint != "" {
+				fmt.Fprintf(os.Stderr, "hint: %s\n", safe(card.Hint))
+			}
 		}
 		if before := parseScorecard(t.Before); before != nil {
 			if line := changed(t, before, card); line != "" {

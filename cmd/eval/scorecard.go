@@ -23,6 +23,8 @@ type scorecard struct {
 	Margin     float64 `json:"margin"`
 	Expect     string  `json:"expect"`
 	ExpectMet  *bool   `json:"expect_met"`
+	Hint       string  `json:"hint"` // what can be done where it is not met
+	ScoredAs   string  `json:"scored_as"`
 	Arms       map[string]struct {
 		Present int        `json:"present"`
 		Usable  int        `json:"usable"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,16 +48,21 @@ func writeShim(path, script string) error {
 	if old, err := os.ReadFile(path); err == nil && string(old) == script {
 		return nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), "tmp-*")
+	return replaceFile(path, []byte(script), 0o755)
+}
+
+// replaceFile gives a file its content in one step.
+func replaceFile(path string, data []byte, mode fs.FileMode) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".eval-tmp-*")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.WriteString(script)
+	_, err = tmp.Write(data)
 	if cerr := tmp.Close(); err == nil {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Chmod(tmp.Name(), 0o755)
+		err = os.Chmod(tmp.Name(), mode)
 	}
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)

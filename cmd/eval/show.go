@@ -74,11 +74,14 @@ func (c *scorecard) print() {
 	line("verdict", "%s", orDash(c.Verdict))
 	if c.Kind != "probe" {
 		for _, m := range c.Members {
-			holds := ""
-			if m.Holds != nil && *m.Holds {
-				holds = " holds"
+			text := m.Target
+			if m.PHolm != nil {
+				text += "  p(Holm) " + figure(m.PHolm)
 			}
-			line("  member", "%s  p(Holm) %s%s", m.Target, figure(m.PHolm), holds)
+			if m.Holds != nil && *m.Holds {
+				text += " holds"
+			}
+			line("  member", "%s", text)
 		}
 		line("honesty", "%s", c.Honesty)
 		return

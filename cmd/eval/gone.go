@@ -1,0 +1,100 @@
+package main
+
+import (
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/evalbuild/eval/workspace/draws"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// goneDraws are the draws in one lock of a label that is no target any more.
+type goneDraws struct {
+	label graph.Label
+	lock  string // path below the root
+	draws int    // and adoptions
+}
+
+// deletedDraws finds what the locks of the workspace hold of targets that are
+// gone, by label, then lock: a probe is not unmeasured by deleting it. No
+// pattern narrows it.
+func (s *session) deletedDraws() ([]goneDraws, error) {
+	locks, err := s.drawLocks()
+	if err != nil {
+		return nil, err
+	}
+	var out []goneDraws
+	for _, name := range locks {
+		lock, err := draws.Open(filepath.Join(s.root, filepath.FromSlash(name)))
+		if err != nil {
+			return nil, userError(err)
+		}
+		count := map[graph.Label]int{}
+		for _, l := range lock.Lines() {
+			n := 0
+			if l.Kind == draws.Draw || l.Kind == draws.Adopted {
+				n = 1
+			}
+			count[l.Label] += n
+		}
+		for label, n := range count {
+			there, err := s.hasTarget(label)
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				out = append(out, goneDraws{label, name, n})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b goneDraws) int {
+		if c := a.label.Compare(b.label); c != 0 {
+			return c
+		}
+		return strings.Compare(a.lock, b.lock)
+	})
+	return out, nil
+}
+
+// drawLocks lists all draws.lock: a package's BUILD.star may be gone, too.
+func (s *session) drawLocks() ([]string, error) {
+	pkgs, err := s.ws.Packages("", "")
+	if err != nil {
+		return nil, userError(err)
+	}
+	found := map[string]bool{}
+	for _, pkg := range append(pkgs, "") {
+		names, err := s.ws.Glob("", pkg, []string{"**/" + draws.Name}, nil)
+		if err != nil {
+			return nil, userError(err)
+		}
+		for _, name := range names {
+			found[path.Join(pkg, name)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// hasTarget says whether a label is a target.
+func (s *session) hasTarget(l graph.Label) (bool, error) {
+	if _, err := s.ws.Root(l.Repo); err != nil {
+		return false, nil // of a module that is no dependency any more
+	}
+	has, err := s.ws.HasPackage(l.Repo, l.Pkg)
+	if err != nil || !has {
+		return false, err
+	}
+	pkg, err := s.loader.Package(l.Repo, l.Pkg)
+	if err != nil {
+		return false, userError(err)
+	}
+	for _, t := range pkg.Targets {
+		if t.Label == l {
+			return true, nil
+		}
+	}
+	return false, nil
+}
