@@ -98,6 +98,8 @@ var builtinCalls = map[string][]string{
 	"stats.median":            {"stats.median([3, 1, 2])", "stats.median([4, 1, 2, 3])", "stats.median([])"},
 	"stats.stddev":            {"stats.stddev([1, 2, 3, 4])", "stats.stddev([1])"},
 
+	"stats.needs_equivalent": {"stats.needs_equivalent(0.5, 0.2)", "stats.needs_equivalent(0, 0.2)", "stats.needs_equivalent(0.5, 0.1, 0.9, 0.01)", "stats.needs_equivalent(0.5, 0)", "stats.needs_equivalent('x', 0.2)"},
+
 	"native.facts":       {"native.facts(rep, '', '')", "native.facts(rep, 'SECRET words of the treatment', 'skills/t.md')", "native.facts(text, '', '')", "native.facts(1, '', '')"},
 	"native.is_outcome":  {"[native.is_outcome(x) for x in [PRESENT, degraded('x'), 'PRESENT', None, struct(kind = 'PRESENT')]]"},
 	"native.is_instance": {"[native.is_instance(x, DefaultInfo) for x in [DefaultInfo(), DefaultInfo, None, struct()]]", "native.is_instance(DefaultInfo(), ScorecardInfo)"},

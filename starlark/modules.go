@@ -252,6 +252,17 @@ func statsModule() *starlarkstruct.Module {
 			}
 			return sl.None, nil
 		}),
+		"needs_equivalent": pureBuiltin("stats.needs_equivalent", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+			var rate, margin floatArg
+			power, alpha := floatArg(0.8), floatArg(0.05)
+			if err := sl.UnpackArgs(b.Name(), args, kwargs, "rate", &rate, "margin", &margin, "power?", &power, "alpha?", &alpha); err != nil {
+				return nil, err
+			}
+			if n, ok := stats.NeedsEquivalent(float64(rate), float64(margin), float64(power), float64(alpha), 100_000); ok {
+				return sl.MakeInt(n), nil
+			}
+			return sl.None, nil
+		}),
 		"smallest_fisher_p": pureBuiltin("stats.smallest_fisher_p", 1, func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 			var n int
 			if err := sl.UnpackArgs(b.Name(), args, kwargs, "n", &n); err != nil {

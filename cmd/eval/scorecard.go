@@ -40,6 +40,7 @@ type scorecard struct {
 	PValue   *float64 `json:"p_value"`
 	Boschloo *float64 `json:"boschloo_p"`
 	NeedsN   *int     `json:"needs_n"`
+	NeedsEq  *int     `json:"needs_equivalent"`
 	Bounds   struct {
 		Agree       bool     `json:"agree"`
 		Conclusions []string `json:"conclusions"`

@@ -24,6 +24,7 @@ type vectors struct {
 	Power          [][4]float64          `json:"exact_fisher_power_alpha_05"`
 	EValue         [][2]any              `json:"e_value_uniform_mixture_p0_half"`
 	NeedsN         [][3]float64          `json:"exact_fisher_smallest_n_per_arm_from_which_power_stays_80"`
+	Equivalent     [][2]float64          `json:"tost_reps_per_arm_true_difference_0_p_half_power_80"`
 	Direction      [][3]float64          `json:"probability_of_BEHAVIORAL_direction_under_no_effect"`
 }
 
