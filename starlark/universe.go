@@ -37,11 +37,15 @@ var exactMath = map[string]bool{
 	"ceil": true, "copysign": true, "fabs": true, "floor": true, "mod": true, "remainder": true, "round": true, "sqrt": true,
 }
 
+// universeVersions are those of Starlark's own builtins that aren't 1: what dir
+// gives of a module changes with the module.
+var universeVersions = map[string]int{"dir": 2}
+
 // base holds the predeclared names of every .star file.
 var base = sync.OnceValue(func() sl.StringDict {
 	for name, v := range sl.Universe {
 		if b, ok := v.(*sl.Builtin); ok {
-			builtinIDs[b] = name + "@1"
+			builtinIDs[b] = fmt.Sprintf("%s@%d", name, max(1, universeVersions[name]))
 		}
 	}
 	for name, v := range slmath.Module.Members {
