@@ -206,19 +206,20 @@ func TestVerify(t *testing.T) {
 		if err := os.WriteFile(filepath.Dir(fileOf(t, s, good))+"/foreign", nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		n, err := s.Verify(t.Context(), func(e BlobError) {
-			wantMoved(t, &e)
-			if !want[e.Digest.Hash] {
-				t.Errorf("%v", &e)
+		v, err := s.Verify(t.Context(), func(e Damage) {
+			wantQuarantined(t, e)
+			d, err := ParseDigest(e.Name)
+			if err != nil || e.What != "blob" || !want[d.Hash] {
+				t.Errorf("%v, %v", &e, err)
 			}
-			delete(want, e.Digest.Hash)
+			delete(want, d.Hash)
 		})
-		if err != nil || n != 6 || len(want) > 0 {
-			t.Errorf("read %d blobs, %v; not found: %v", n, err, want)
+		if err != nil || v.Blobs != 6 || len(want) > 0 {
+			t.Errorf("read %+v, %v; not found: %v", v, err, want)
 		}
-		n, err = s.Verify(t.Context(), func(e BlobError) { t.Errorf("again: %v", &e) })
-		if err != nil || n != 2 {
-			t.Errorf("then read %d blobs, %v", n, err)
+		v, err = s.Verify(t.Context(), func(e Damage) { t.Errorf("again: %v", &e) })
+		if err != nil || v != (Verified{Blobs: 2}) {
+			t.Errorf("then read %+v, %v", v, err)
 		}
 		fi, err := os.Lstat(fileOf(t, s, touched))
 		if err != nil || !fi.ModTime().Equal(Stamp(touched)) {
@@ -226,7 +227,7 @@ func TestVerify(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.Verify(ctx, func(BlobError) {}); !errors.Is(err, context.Canceled) {
+		if _, err := s.Verify(ctx, func(Damage) {}); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
 		// Cancelled in the middle of a blob is no damage.
@@ -240,6 +241,107 @@ func TestVerify(t *testing.T) {
 		}
 		if b, err := s.Read(d); err != nil || !bytes.Equal(b, prose(7000)) {
 			t.Error(err)
+		}
+	})
+}
+
+func wantQuarantined(t *testing.T, e Damage) {
+	t.Helper()
+	if _, err := os.Lstat(e.Moved); err != nil || !strings.Contains(e.Moved, "/quarantine/") {
+		t.Errorf("%v: moved to %q: %v", &e, e.Moved, err)
+	}
+}
+
+// TestVerifyKinds: whatever kind of file is damaged is found, named, and put
+// away, but for what says that something was drawn.
+func TestVerifyKinds(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		mine := putTestResult(t, s, Capture)
+		pureKey, lost := BLAKE3.Sum([]byte("a pure key")), BLAKE3.Sum([]byte("a key whose blob goes"))
+		if err := s.PutResult(Pure, pureKey, Result{ExitCode: 3}); err != nil {
+			t.Fatal(err)
+		}
+		gone := put(t, s, Capture, []byte("this blob goes"))
+		if err := s.PutResult(Capture, lost, Result{Stdout: gone}); err != nil {
+			t.Fatal(err)
+		}
+		content := put(t, s, Pure, prose(300))
+		var copies []string
+		for _, executable := range []bool{false, true} {
+			path, err := s.Stage(content, executable, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			copies = append(copies, path)
+		}
+		stone := Tombstone{Capture: content, Key: content, When: "2026-01-01T00:00:00Z", Why: "no reason"}
+		text, err := stone.encode()
+		if err == nil {
+			err = s.writeSmall(Capture, s.data.tombstonePath(content), s.now(), text)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		verify := func() (found map[string]Damage) {
+			t.Helper()
+			found = map[string]Damage{}
+			v, err := s.Verify(t.Context(), func(d Damage) { found[d.What+" "+d.Name] = d })
+			if err != nil || v.Blobs == 0 {
+				t.Errorf("%+v, %v", v, err)
+			}
+			return found
+		}
+		if found := verify(); len(found) > 0 {
+			t.Errorf("nothing is damaged, but %v", found)
+		}
+		for _, path := range append(copies, s.cache.resultPath(pureKey), s.data.resultPath(testKey), s.data.tombstonePath(content)) {
+			if err := rewrite(path, true, flip); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Remove(fileOf(t, s, gone)); err != nil {
+			t.Fatal(err)
+		}
+		stay := map[string]string{
+			"capture " + nameOf(testKey):   "damaged: its checksum is wrong",
+			"capture " + lost.String():     "stdout is missing",
+			"tombstone " + nameOf(content): "damaged: it is",
+		}
+		found := verify()
+		for name, reason := range stay {
+			if d := found[name]; !strings.HasPrefix(d.Reason, reason) || d.Moved != "" || d.Fetch != strings.HasPrefix(name, "capture") {
+				t.Errorf("%s: found %+v", name, d)
+			}
+			delete(found, name)
+		}
+		for _, name := range []string{"result " + nameOf(pureKey), "plain copy " + content.String()} {
+			wantQuarantined(t, found[name])
+			delete(found, name)
+		}
+		if len(found) > 0 {
+			t.Errorf("found too: %v", found)
+		}
+		for _, path := range copies {
+			if _, err := os.Lstat(path); err == nil {
+				t.Errorf("%s is still there", path)
+			}
+		}
+		if found := verify(); len(found) != len(stay) {
+			t.Errorf("found again: %v", found)
+		}
+		// Nothing may be drawn again, until it is brought back.
+		for _, key := range []Digest{testKey, lost, content} {
+			var incomplete *IncompleteError
+			if _, err := s.Lookup(Capture, key); !errors.As(err, &incomplete) {
+				t.Errorf("look up %v: %v", key, err)
+			}
+		}
+		if err := s.PutResult(Capture, testKey, mine); err != nil {
+			t.Error(err)
+		}
+		put(t, s, Capture, []byte("this blob goes"))
+		if found := verify(); len(found) != 1 {
+			t.Errorf("found after all captures are back: %v", found)
 		}
 	})
 }

@@ -14,6 +14,7 @@
 //   - pure: can be computed again. Capture: evidence, perhaps paid for.
 //   - root: one of the two folders of a store. Pure things are in the cache
 //     root, captures in the data root; one folder may be both.
+//   - tombstone: what is left of a capture that a person deleted.
 //   - stamp: the modification time that a blob's file has, made of its digest.
 //
 // # The way through
@@ -35,7 +36,9 @@
 //
 //	<root>/cas/<func>/<2 hex>/<hex>       a blob as it is, mode 0444, stamped
 //	<root>/cas/<func>/<2 hex>/<hex>.zst   the same, compressed; from 4096 bytes on
-//	<root>/ac/<func>/<2 hex>/<hex>        a result with its class and checksum
+//	<root>/ac/<func>/<2 hex>/<hex>        a result with its class and checksum; its
+//	                                      time is that of its last use, to the day
+//	<data root>/tombstones/<func>/<2 hex>/<hex>  why a capture was deleted
 //	<root>/tmp/<unix second>-<random>     being written
 //	<root>/quarantine/<func>-<hex>-<random>/<name>  was damaged, or in the way
 //	<cache root>/plain/<func>/<2 hex>/<hex>[x]  a plain copy for sealed roots; x: 0555
@@ -53,16 +56,20 @@
 //     Has and Stage trust stamps instead; Stamp says what that can't notice.
 //   - Lookup gives a result only if each blob that it names is there. For a pure
 //     one that isn't whole it is a *MissError, for a capture an *IncompleteError.
-//   - A recorded capture is replaced only after Delete. It is on the disk, blobs
-//     first, when PutResult returns. After a power cut a pure result may be gone
+//   - A recorded capture is replaced only after Delete. DeleteCapture leaves a
+//     tombstone, under which nothing but that capture is recorded again. A
+//     capture is on the disk, blobs first, when PutResult returns. After a power cut a pure result may be gone
 //     or its blobs damaged, which is a miss once the damage is seen.
-//   - Damaged files are moved to the quarantine, never deleted.
+//   - Damaged files are moved to the quarantine. Collect deletes them there, by
+//     age, where they can't be of a capture.
+//   - Collect removes nothing that a capture needs, nor what a writer counts on
+//     (see grace.go). Captures go one by one, by DeleteCapture.
 //
 // # What it doesn't do
 //
-// It doesn't collect garbage, talk to servers, or keep users apart: a store
-// belongs to one user, and whoever can write its folders can put in a wrong
-// result under a right checksum. It needs a file system with rename, fcntl
-// locks and, to be fast, times in nanoseconds. On NFS, locks are as good as the
+// It doesn't collect garbage by itself, talk to servers, or keep users apart: a
+// store belongs to one user, and whoever can write its folders can put in a
+// wrong result under a right checksum. It needs a file system with rename, fcntl
+// locks, change times and, to be fast, times in nanoseconds. On NFS, locks are as good as the
 // server's. It never logs.
 package cas

@@ -27,7 +27,14 @@ const (
 // there are no lock files to clean up. Two keys share a byte with probability
 // 2^-62 a pair; they would wait for each other, no more.
 func (s *Store) Lock(ctx context.Context, key Digest) (unlock func(), err error) {
-	offset := int64(binary.LittleEndian.Uint64(key.Hash[:]) >> 2)
+	unlock, err = s.lockOffset(ctx, int64(binary.LittleEndian.Uint64(key.Hash[:])>>2))
+	if err != nil {
+		return nil, fmt.Errorf("lock %v: %w", key, err)
+	}
+	return unlock, nil
+}
+
+func (s *Store) lockOffset(ctx context.Context, offset int64) (unlock func(), err error) {
 	wait := lockPollMin
 	for {
 		f, err := openLockFile(s.cache.path(lockName))
@@ -35,12 +42,12 @@ func (s *Store) Lock(ctx context.Context, key Digest) (unlock func(), err error)
 			err = ctx.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("lock %v: %w", key, err)
+			return nil, err
 		}
 		got, err := f.try(offset)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("lock %v: %w", key, err)
+			return nil, err
 		case got && f.current():
 			return sync.OnceFunc(func() { f.release(offset) }), nil
 		case got: // the cache was deleted under us: others lock a new file

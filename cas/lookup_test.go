@@ -248,7 +248,7 @@ func BenchmarkLookup2Blobs(b *testing.B) {
 			s := open(b, dir+"/cache", dir+"/data")
 			putTestResult(b, s, c)
 			for b.Loop() {
-				if _, err := s.Lookup(Capture, testKey); err != nil {
+				if _, err := s.Lookup(c, testKey); err != nil {
 					b.Fatal(err)
 				}
 			}

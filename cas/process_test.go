@@ -185,9 +185,9 @@ func checkAfterKill(t *testing.T, dir string, steps map[uint64]int) {
 			}
 		}
 	}
-	n, err := s.Verify(t.Context(), func(e BlobError) { t.Error(&e) })
+	n, err := s.Verify(t.Context(), func(e Damage) { t.Error(&e) })
 	if err != nil || hits == 0 {
-		t.Errorf("%d hits, %d blobs, %v", hits, n, err)
+		t.Errorf("%d hits, %+v, %v", hits, n, err)
 	}
 	for _, r := range s.roots(Pure) {
 		if names, err := readDir(r.path("quarantine")); err != nil || len(names) > 0 {
@@ -321,8 +321,8 @@ func TestDiskFull(t *testing.T) {
 	checkBlob(t, s, BLAKE3.Sum(noise(9, 50_000)), noise(9, 50_000))
 	_, err := s.Lookup(Capture, testKey)
 	wantLost(t, Pure, err, "no result")
-	if n, err := s.Verify(t.Context(), func(e BlobError) { t.Error(&e) }); n != 2 || err != nil {
-		t.Errorf("%d blobs, %v", n, err)
+	if n, err := s.Verify(t.Context(), func(e Damage) { t.Error(&e) }); n.Blobs != 2 || err != nil {
+		t.Errorf("%+v, %v", n, err)
 	}
 	if names, err := filepath.Glob(dir + "/*exported*"); err != nil || len(names) > 0 {
 		t.Errorf("left %q, %v", names, err)

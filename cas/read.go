@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // blobFile is a file that may hold a blob.
@@ -18,6 +19,8 @@ type blobFile struct {
 	root   *root
 	path   string
 	packed bool // compressed, and named so
+
+	changed time.Time // ctime, if find looked at it
 }
 
 const packedSuffix = ".zst"
@@ -86,8 +89,9 @@ func (s *Store) find(d Digest, roots []*root) (blobFile, error) {
 			if packed {
 				f.path += packedSuffix
 			}
-			err := s.checkFile(f, d)
+			at, err := s.checkFile(f, d)
 			if err == nil {
+				f.changed = at
 				return f, nil
 			}
 			var blob *BlobError
@@ -108,17 +112,18 @@ func (s *Store) find(d Digest, roots []*root) (blobFile, error) {
 	return blobFile{}, &BlobError{Digest: d, Reason: Missing}
 }
 
-func (s *Store) checkFile(f blobFile, d Digest) error {
+// checkFile gives the file's ctime too, the zero time if it had to be read.
+func (s *Store) checkFile(f blobFile, d Digest) (time.Time, error) {
 	fi, err := os.Lstat(f.path)
 	switch {
 	case absent(err):
-		return &BlobError{Digest: d, Reason: Missing}
+		return time.Time{}, &BlobError{Digest: d, Reason: Missing}
 	case err != nil:
-		return err
+		return time.Time{}, err
 	case f.stamped(fi, d):
-		return nil
+		return s.changed(fi), nil
 	}
-	return s.settle(f, d)
+	return time.Time{}, s.settle(f, d)
 }
 
 // settle reads the file to the end and decides what it is: nil, and stamped

@@ -8,10 +8,13 @@ import (
 	"os"
 )
 
+// executableSuffix is of executable copies.
+const executableSuffix = "x"
+
 // Stage gives the absolute path of a plain file with the content of d, to be
 // bound into the root of a sealed process: mode 0444 or, executable, 0555, and
 // never written. It is the store's, in plain/ of the cache root, and kept there
-// until that is deleted. A file that is there counts if mode, size and stamp are
+// until Collect finds it unused. A file that is there counts if mode, size and stamp are
 // right, for the price of one lstat (Stamp says what that can't notice); else it
 // is made again, which doesn't disturb a process that has the old one.
 //
@@ -26,10 +29,10 @@ func (s *Store) Stage(d Digest, executable bool, open func() (io.ReadCloser, err
 	mode := fs.FileMode(0o444)
 	path = s.cache.fanOut("plain", d)
 	if executable {
-		mode, path = 0o555, path+"x"
+		mode, path = 0o555, path+executableSuffix
 	}
 	fi, err := os.Lstat(path)
-	if err == nil && Stamped(fi, d) && fi.Mode().Perm() == mode {
+	if err == nil && Stamped(fi, d) && fi.Mode().Perm() == mode && s.spare(d, path, s.changed(fi)) {
 		return path, nil
 	}
 	if err == nil && fi.IsDir() { // no rename replaces it

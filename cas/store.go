@@ -45,7 +45,7 @@ type Options struct {
 	Cache string           // root of pure results and of the locks
 	Data  string           // root of captures; may be the same folder
 	Func  Func             // of the blobs that Put writes; zero is BLAKE3
-	Now   func() time.Time // nil is time.Now; tells the age of temporary files
+	Now   func() time.Time // nil is time.Now; tells ages
 }
 
 // Store is a content-addressed store in two folders. Its methods may be called
@@ -54,14 +54,19 @@ type Store struct {
 	cache, data *root // the same pointer if they are one folder
 	fn          Func
 	now         func() time.Time
+	grace       time.Duration
 	codec       codec
+
+	// Tests make files old and act between steps: no call sets ctime.
+	changed func(os.FileInfo) time.Time
+	hook    func(step string)
 }
 
 // Open opens the store and creates what isn't there. A root that can't be
 // written is an error. Temporary files that a killed process has left are
 // removed if they are older than a day.
 func Open(o Options) (*Store, error) {
-	s := &Store{fn: o.Func, now: o.Now}
+	s := &Store{fn: o.Func, now: o.Now, grace: graceTime, changed: changed, hook: func(string) {}}
 	if s.fn == 0 {
 		s.fn = BLAKE3
 	}
@@ -200,6 +205,9 @@ func (r *root) blobPath(d Digest) string { return r.fanOut("cas", d) }
 
 // resultPath gives <root>/ac/<func>/<2 hex>/<hex>.
 func (r *root) resultPath(key Digest) string { return r.fanOut("ac", key) }
+
+// tombstonePath gives <root>/tombstones/<func>/<2 hex>/<hex>.
+func (r *root) tombstonePath(key Digest) string { return r.fanOut("tombstones", key) }
 
 func (r *root) fanOut(kind string, d Digest) string {
 	hex := d.Hex()

@@ -14,7 +14,8 @@ import (
 )
 
 // Put stores b and gives its digest. If the blob is there, in the root of class
-// c or for Pure in either, it isn't written again. When Put has returned for
+// c or for Pure in either, it isn't written again, but Collect takes it for new.
+// When Put has returned for
 // Capture, the blob survives a power cut. On an error the store is as before.
 func (s *Store) Put(c Class, b []byte) (Digest, error) {
 	d := s.fn.Sum(b)
@@ -82,11 +83,12 @@ func (s *Store) PutFile(c Class, d Digest, open func() (io.ReadCloser, error)) e
 func (s *Store) present(c Class, d Digest) (bool, error) {
 	switch c {
 	case Pure:
-		_, err := s.find(d, s.roots(Pure))
-		return err == nil, nil // if it can't be read, let us see if it can be written
+		f, err := s.find(d, s.roots(Pure))
+		// If it can't be read, let us see if it can be written.
+		return err == nil && s.spare(d, f.path, f.changed), nil
 	case Capture:
 		f, err := s.find(d, []*root{s.data})
-		if err != nil {
+		if err != nil || !s.spare(d, f.path, f.changed) {
 			return false, nil
 		}
 		return true, f.sync() // it may have been written as a pure one

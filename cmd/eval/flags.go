@@ -32,6 +32,11 @@ func (s *settings) int(name string) int {
 	return n
 }
 
+// list gives the values of a flag that may be given several times.
+func (s *settings) list(name string) []string {
+	return strings.FieldsFunc(s.values[name], func(r rune) bool { return r == '\n' })
+}
+
 // The flags. What a flag means is said once, here.
 var (
 	flagStore  = &cli.StringFlag{Name: "store", Usage: "keep results and captures in `DIR` and not in the user's cache and data folders"}
@@ -195,7 +200,14 @@ func (s *settings) put(f cli.Flag, value, from string) error {
 		if err != nil || n < 1 {
 			return usageErrorf("%s: --%s is a number from 1, not %q", from, name, value)
 		}
-	case *cli.StringSliceFlag: // only --set
+	case *cli.StringSliceFlag:
+		if name != "set" { // they add up, one a line: see list
+			if value == "" || strings.Contains(value, "\n") {
+				return usageErrorf("%s: --%s wants a value", from, name)
+			}
+			s.values[name] += value + "\n"
+			return nil
+		}
 		k, v, ok := strings.Cut(value, "=")
 		if !ok || k == "" {
 			return usageErrorf("%s: --%s wants name=value, not %q", from, name, value)

@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/evalbuild/eval/cas"
 )
 
 // Programs that scripts run; each is the test binary under another name.
@@ -30,6 +33,43 @@ func asUser() {
 	os.Args = os.Args[1:]
 	syscall.Exec("/proc/self/exe", os.Args, os.Environ())
 	os.Exit(run())
+}
+
+// later runs ev gc with a clock that is so many days ahead: `later 40 ev gc`.
+func later() {
+	days, err := strconv.ParseFloat(os.Args[1], 64)
+	if err != nil {
+		die("later: %v", err)
+	}
+	clock = func() time.Time { return time.Now().Add(time.Duration(days * 24 * float64(time.Hour))) }
+	os.Args = os.Args[2:]
+	os.Exit(run())
+}
+
+// putPaid records a capture of one text in the user's store, or in the one that
+// is named, and prints its key: `putpaid TEXT [STORE]`.
+func putPaid() {
+	s := &settings{values: map[string]string{}}
+	if len(os.Args) > 2 {
+		s.values["store"] = os.Args[2]
+	}
+	cache, data, err := storeRoots(s)
+	if err != nil {
+		die("putpaid: %v", err)
+	}
+	store, err := cas.Open(cas.Options{Cache: cache, Data: data})
+	if err != nil {
+		die("putpaid: %v", err)
+	}
+	key := cas.BLAKE3.Sum([]byte("key of " + os.Args[1]))
+	blob, err := store.Put(cas.Capture, []byte(os.Args[1]))
+	if err == nil {
+		err = store.PutResult(cas.Capture, key, cas.Result{Stdout: blob})
+	}
+	if err != nil {
+		die("putpaid: %v", err)
+	}
+	fmt.Println(key)
 }
 
 // maxRSS asserts that a program keeps within so many MB: `rss 250 ev build //x`.

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		"ev":        func() { os.Exit(run()) },
 		"eval":      func() { os.Exit(run()) },
 		"asuser":    asUser,
+		"later":     later,
+		"putpaid":   putPaid,
 		"rss":       maxRSS,
 		"interrupt": interrupt,
 		"gen":       generate,

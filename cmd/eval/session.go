@@ -71,6 +71,7 @@ func open(s *settings) (*session, error) {
 	}
 	id := blake3.Sum256([]byte(root))
 	state := filepath.Join(cache, "workspaces", hex.EncodeToString(id[:8]))
+	touchState(state, time.Now())
 	ws, err := workspace.Open(root, workspace.Options{
 		StatCache: filepath.Join(state, "stat"), Version: version, Now: time.Now,
 	})

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,7 +18,7 @@ import (
 
 func verifyCommand() *cli.Command {
 	flags := append(slices.Clone(loadFlags), flagJobs,
-		&cli.BoolFlag{Name: "blobs", DisableDefaultText: true, Usage: "read and hash every blob of the store too; damaged ones are moved to its quarantine folder"})
+		&cli.BoolFlag{Name: "blobs", DisableDefaultText: true, Usage: "read and hash everything in the store too; what is damaged is moved to its quarantine folder, but for captures"})
 	return verb("verify", "compute everything again from recorded bytes and compare", "PATTERN...", flags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runVerify) })
 }
@@ -25,14 +26,11 @@ func verifyCommand() *cli.Command {
 func runVerify(ctx context.Context, s *session) error {
 	bad := 0
 	if s.bool("blobs") {
-		n, err := s.store.Verify(ctx, func(e cas.BlobError) {
-			bad++
-			fmt.Fprintf(stdout, "fault: %s\n", safe(e.Error()))
-		})
+		found, err := s.verifyStore(ctx)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "store: %s read and hashed\n", plural(n, "blob", "blobs"))
+		bad += found
 		if len(s.args) == 0 {
 			return verdictOfFaults(bad)
 		}
@@ -64,6 +62,37 @@ func runVerify(ctx context.Context, s *session) error {
 		printProved(rep, s.values["seal"] == "none")
 	}
 	return verdictOfFaults(bad)
+}
+
+// verifyStore reads all that is stored, and gives the number of faults.
+func (s *session) verifyStore(ctx context.Context) (bad int, err error) {
+	fetch := false
+	n, err := s.store.Verify(ctx, func(d cas.Damage) {
+		bad++
+		fetch = fetch || d.Fetch
+		fmt.Fprintf(stdout, "fault: %s\n", safe(d.Error()))
+	})
+	if err != nil {
+		return bad, err
+	}
+	also := []string{plural(n.Results, "result", "results")}
+	for _, x := range []struct {
+		n         int
+		one, many string
+	}{
+		{n.Captures, "capture", "captures"},
+		{n.Copies, "plain copy", "plain copies"},
+		{n.Tombstones, "tombstone", "tombstones"},
+	} {
+		if x.n > 0 {
+			also = append(also, plural(x.n, x.one, x.many))
+		}
+	}
+	fmt.Fprintf(stdout, "store: %s read and hashed; %s\n", plural(n.Blobs, "blob", "blobs"), strings.Join(also, ", "))
+	if fetch {
+		fmt.Fprintln(stdout, "hint: a capture that is not whole is not drawn again: fetch it from where else it is kept, or withdraw it by an epoch")
+	}
+	return bad, nil
 }
 
 // printProved says what it means that no fault was found.
