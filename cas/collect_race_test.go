@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -240,6 +241,39 @@ func TestCollectKilled(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// TestPlaceWaits: a writer who saw no file can't put his in the place of one that
+// Collect is about to remove.
+func TestPlaceWaits(t *testing.T) {
+	s := open(t, t.TempDir(), t.TempDir())
+	small, large := prose(300), noise(1, sampleSize+1)
+	for _, b := range [][]byte{small, large} {
+		d := BLAKE3.Sum(b)
+		unlock, err := s.lockOffset(t.Context(), blobOffset(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		placed := make(chan error)
+		go func() {
+			_, err := s.Put(Pure, b)
+			placed <- err
+		}()
+		for len(under(t, s.cache.path(tempName))) == 0 && s.Has(d) != nil { // until it is written
+			runtime.Gosched()
+		}
+		for range 100 {
+			runtime.Gosched()
+			if s.Has(d) == nil {
+				t.Fatal("the blob got its name under the lock of another")
+			}
+		}
+		unlock()
+		if err := <-placed; err != nil {
+			t.Error(err)
+		}
+		checkBlob(t, s, d, b)
 	}
 }
 

@@ -201,9 +201,10 @@ func TestCollectSize(t *testing.T) {
 		}
 	}
 	const one = 4096 + 40_960 // what a result takes
+	put(t, s, Pure, prose(300))
 	age(t, s, 2*time.Hour)
-	if got := collect(t, s, CollectOptions{MaxSize: 10*one + 40_960}); got != (Tally{}) {
-		t.Errorf("it fitted, but removed %+v", got)
+	if got := collect(t, s, CollectOptions{MaxSize: 10*one + 40_960}); got != (Tally{Blobs: 1, Bytes: 4096}) {
+		t.Errorf("without garbage it fitted, but removed %+v", got)
 	}
 	if got, want := collect(t, s, CollectOptions{MaxSize: 10*one + 40_960 - 1}), (Tally{Results: 1, Blobs: 1, Bytes: one}); got != want {
 		t.Errorf("a byte too many removed %+v, want %+v", got, want)

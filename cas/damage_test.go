@@ -277,7 +277,7 @@ func TestVerifyKinds(t *testing.T) {
 		stone := Tombstone{Capture: content, Key: content, When: "2026-01-01T00:00:00Z", Why: "no reason"}
 		text, err := stone.encode()
 		if err == nil {
-			err = s.writeSmall(Capture, s.data.tombstonePath(content), s.now(), text)
+			err = s.writeSmall(Capture, s.data.tombstonePath(content), Digest{}, s.now(), text)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -24,8 +24,9 @@ import (
 //     be removed, however long the collection takes. The assumption is that
 //     PutResult takes less than graceTime/2, and Put to PutResult too.
 //   - Between Collect's look at a file and its removal a writer could make it
-//     young. Both happen under the lock of the blob: either Collect sees it young
-//     and keeps it, or the writer finds it gone and writes it anew. A file that is
+//     young, or put another in its place. All of this happens under the lock of
+//     the blob: either Collect sees a young file and keeps it, or the writer finds
+//     it gone and writes it anew. A file that is
 //     young enough already needs no lock, since graceTime/2 lies between what a
 //     writer trusts and what Collect removes.
 //

@@ -317,7 +317,7 @@ func (s *Store) putResult(c Class, key Digest, r Result) error {
 	case old.class == Capture:
 		return errors.New("another capture is recorded under this key")
 	}
-	err = s.writeSmall(c, path, time.Time{}, encodeResultFile(c, key, msg))
+	err = s.writeSmall(c, path, Digest{}, time.Time{}, encodeResultFile(c, key, msg))
 	if err == nil && c == Capture {
 		err = s.returned(key)
 	}

@@ -148,6 +148,10 @@ func TestLookupOfFlippedResult(t *testing.T) {
 			if _, err := s.Lookup(Capture, testKey); err != nil {
 				t.Error(err)
 			}
+			longer := testKey
+			longer.Size++
+			_, err = s.Lookup(Capture, longer)
+			wantLost(t, c, err, "can't be read")
 			other := BLAKE3.Sum([]byte("another key"))
 			if err := s.root(c).makeFor(other); err != nil {
 				t.Fatal(err)

@@ -67,7 +67,7 @@ func (s *Store) stage(d Digest, mode fs.FileMode, path string, fill func(temp *o
 		err = setTime(name, Stamp(d))
 	}
 	if err == nil {
-		err = s.cache.rename(name, path)
+		err = s.place(s.cache, d, name, path)
 	}
 	if err != nil {
 		return errors.Join(err, ignoreAbsent(os.Remove(name)))

@@ -156,7 +156,7 @@ func (s *Store) deleteCapture(ctx context.Context, key Digest, why string, dryRu
 	} else {
 		b, err := out.encode()
 		if err == nil {
-			err = s.writeSmall(Capture, s.data.tombstonePath(key), time.Time{}, b)
+			err = s.writeSmall(Capture, s.data.tombstonePath(key), Digest{}, time.Time{}, b)
 		}
 		if err != nil {
 			return Deleted{}, err

@@ -94,6 +94,15 @@ func TestDeleteCapture(t *testing.T) {
 		wantTombstone(t, err, stone.When, why)
 		paid(t, s, "mine", shared)
 		wantHits(t, s, "mine other", "")
+		// Killed just before the tombstone went, it is the same again.
+		path := s.data.tombstonePath(keyOf("mine"))
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paid(t, s, "mine", shared)
+		if _, err := os.Lstat(path); err == nil {
+			t.Error("the tombstone of a capture that is back stays")
+		}
 		if left := len(under(t, s.data.dir)); left != before {
 			t.Errorf("%d files were there, now %d", before, left)
 		}
@@ -202,7 +211,13 @@ func TestDeleteCaptureRace(t *testing.T) {
 
 // TestTombstoneDamaged: a tombstone that can't be read still forbids.
 func TestTombstoneDamaged(t *testing.T) {
-	for _, text := range []string{"", "{}", "x", `{"capture":"","key":"","when":"","why":""}`} {
+	for _, damage := range []func([]byte) []byte{
+		func([]byte) []byte { return nil },
+		func([]byte) []byte { return []byte("{}") },
+		func([]byte) []byte { return []byte(`{"capture":"","key":"","when":"","why":""}`) },
+		func(b []byte) []byte { return append(b, ' ') }, // not canonical
+		cut,
+	} {
 		s := open(t, t.TempDir(), t.TempDir())
 		r := paid(t, s, "mine", prose(9000))
 		age(t, s, 2*time.Hour)
@@ -210,7 +225,7 @@ func TestTombstoneDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := s.data.tombstonePath(keyOf("mine"))
-		if err := rewrite(path, true, func([]byte) []byte { return []byte(text) }); err != nil {
+		if err := rewrite(path, true, damage); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.Lookup(Capture, keyOf("mine"))

@@ -2,6 +2,7 @@ package cas
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -119,7 +120,7 @@ func (s *Store) putSmall(c Class, d Digest, b []byte) error {
 			b, suffix = packed, packedSuffix
 		}
 	}
-	return s.writeSmall(c, s.root(c).blobPath(d)+suffix, stampOf(d, int64(len(b))), b)
+	return s.writeSmall(c, s.root(c).blobPath(d)+suffix, d, stampOf(d, int64(len(b))), b)
 }
 
 // putStream stores head and then all of r; head decides whether to compress.
@@ -128,7 +129,7 @@ func (s *Store) putStream(c Class, head []byte, r io.Reader) (d Digest, err erro
 	if err != nil {
 		return Digest{}, err
 	}
-	err = s.writeFile(c, func(w io.Writer) (string, time.Time, error) {
+	err = s.writeFile(c, &d, func(w io.Writer) (string, time.Time, error) {
 		size := &counter{w: w}
 		all := io.MultiReader(bytes.NewReader(head), r)
 		if packed == nil {
@@ -181,9 +182,10 @@ func (s *Store) copyPacked(w io.Writer, r io.Reader) (Digest, error) {
 }
 
 // writeFile has fill write a temporary file, gives it the time and renames it
-// to the path that fill returns; with path "" nothing is kept. A process killed
+// to the path that fill returns; with path "" nothing is kept. The blob is in d
+// after fill. A process killed
 // at any point leaves the file at path as it was or whole.
-func (s *Store) writeFile(c Class, fill func(io.Writer) (path string, stamp time.Time, err error)) error {
+func (s *Store) writeFile(c Class, d *Digest, fill func(io.Writer) (path string, stamp time.Time, err error)) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -198,7 +200,7 @@ func (s *Store) writeFile(c Class, fill func(io.Writer) (path string, stamp time
 	}
 	err = errors.Join(err, temp.Close())
 	if err == nil && path != "" {
-		err = r.rename(temp.Name(), path)
+		err = s.place(r, *d, temp.Name(), path)
 	}
 	if err != nil || path == "" {
 		return errors.Join(err, ignoreAbsent(os.Remove(temp.Name())))
@@ -211,7 +213,8 @@ func (s *Store) writeFile(c Class, fill func(io.Writer) (path string, stamp time
 
 // writeSmall is writeFile for bytes at hand. It goes past package os, which
 // offers each new file to the network poller: two of nine system calls.
-func (s *Store) writeSmall(c Class, path string, stamp time.Time, b []byte) error {
+// d is the blob, zero if it is none.
+func (s *Store) writeSmall(c Class, path string, d Digest, stamp time.Time, b []byte) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -239,7 +242,7 @@ func (s *Store) writeSmall(c Class, path string, stamp time.Time, b []byte) erro
 	}
 	err = errors.Join(err, unix.Close(fd))
 	if err == nil {
-		err = r.rename(temp, path)
+		err = s.place(r, d, temp, path)
 	}
 	if err != nil {
 		return errors.Join(err, ignoreAbsent(os.Remove(temp)))
@@ -278,6 +281,17 @@ func finish(temp *os.File, mode fs.FileMode, stamp time.Time, sync bool) error {
 		return temp.Sync()
 	}
 	return nil
+}
+
+// place gives a finished file its name, that of a blob or copy under the blob's
+// lock: Collect must not take it for the old file that it has just looked at.
+func (s *Store) place(r *root, d Digest, temp, path string) error {
+	if !d.IsZero() {
+		if unlock, err := s.lockOffset(context.Background(), blobOffset(d)); err == nil {
+			defer unlock()
+		}
+	}
+	return r.rename(temp, path)
 }
 
 // rename makes the folders above path only when they turn out to be missing.
