@@ -142,9 +142,12 @@ func (n *node) explained() []graph.Field {
 	return n.fields
 }
 
+// isMiss says that there is no result, and that one may be made: not so of a
+// capture that draws.lock lists, whatever the store says of it.
 func isMiss(err error) bool {
 	var miss *cas.MissError
-	return errors.As(err, &miss)
+	var lost *LostError
+	return errors.As(err, &miss) && !errors.As(err, &lost)
 }
 
 // maxInline is the size up to which an output is kept in its action's result
