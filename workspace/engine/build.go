@@ -518,8 +518,12 @@ func (b *build) end(n *node, out outcome) {
 	if n.status() == Disk { // a twin or another process ran it
 		why = ""
 	}
-	b.o.Event(Event{
+	e := Event{
 		Action: n.action, Key: n.key, Status: n.status(), Why: why, Err: out.err, USD: n.usd(),
 		Start: out.start, Wall: out.wall, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
-	})
+	}
+	if n.draw != nil {
+		e.Draw = n.draw.id
+	}
+	b.o.Event(e)
 }

@@ -93,6 +93,7 @@ const (
 type Event struct {
 	Action *graph.Action
 	Key    graph.Key
+	Draw   draws.ID // which draw it is; zero if it is none, or not yet known
 	Status Status
 	Why    string // of a run: what changed
 	Err    error
