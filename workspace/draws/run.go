@@ -41,7 +41,7 @@ func NewRun(dir string, random io.Reader) (*Run, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fail(err)
 	}
-	sweep(dir)
+	Sweep(dir)
 	id := hex.EncodeToString(number[:])
 	f, err := os.OpenFile(filepath.Join(dir, id+".new"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -87,8 +87,8 @@ func Alive(dir, id string) bool {
 	return flock(f, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
-// sweep removes the files of runs that ended; what fails stays.
-func sweep(dir string) {
+// Sweep removes the files of runs that ended; what fails stays.
+func Sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), runSuffix)
