@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -64,6 +65,7 @@ func (r repository) git(stdin []byte, args ...string) ([]byte, error) {
 func (r repository) stream(stdin []byte, read func(io.Reader) error, args ...string) error {
 	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
+	name := args[slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })]
 	cmd := exec.CommandContext(ctx, r.program, append(append([]string{}, gitArgs...), args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = r.dir, gitEnv(), bytes.NewReader(stdin)
 	var stderr bytes.Buffer
@@ -73,7 +75,7 @@ func (r repository) stream(stdin []byte, read func(io.Reader) error, args ...str
 		err = cmd.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("git %s: %w", args[0], err)
+		return fmt.Errorf("git %s: %w", name, err)
 	}
 	rerr := read(out)
 	if rerr != nil {
@@ -89,7 +91,7 @@ func (r repository) stream(stdin []byte, read func(io.Reader) error, args ...str
 		err = fmt.Errorf("%s (%w)", first, err)
 	}
 	if err != nil {
-		return fmt.Errorf("git %s: %w", args[0], err)
+		return fmt.Errorf("git %s: %w", name, err)
 	}
 	return nil
 }
@@ -127,6 +129,27 @@ func (r repository) versions(name string) (commits int, all []version, err error
 		}
 	}
 	return len(ids), all, nil
+}
+
+// named gives every path below the folder, as seen from it, of a file of this
+// name that a commit reachable from HEAD adds, changes or removes.
+func (r repository) named(name string) ([]string, error) {
+	const globs = "--no-literal-pathspecs"
+	where := ":(glob)**/" + name
+	commits, err := r.git(nil, globs, "rev-list", "--full-history", "HEAD", "--", where)
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.git(commits, globs, "diff-tree", "--stdin", "-r", "-m", "--root", "--no-commit-id", "--no-renames", "--name-only", "--relative", "-z", "--", where)
+	if err != nil {
+		return nil, err
+	}
+	paths := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	slices.Sort(paths)
+	if paths = slices.Compact(paths); paths[0] == "" {
+		paths = paths[1:]
+	}
+	return paths, nil
 }
 
 // contents hands each version's bytes to use.

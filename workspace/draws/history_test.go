@@ -284,3 +284,53 @@ func TestHistoryUnborn(t *testing.T) {
 	r.draw("c", 1)
 	r.clean(0)
 }
+
+// TestCommitted: every lock that a commit has had is listed, wherever it is now.
+func TestCommitted(t *testing.T) {
+	r := newRepo(t)
+	list := func(root string, want ...string) {
+		t.Helper()
+		got, err := Committed(t.Context(), root)
+		if err != nil || strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+	}
+	list(r.dir)
+	list(t.TempDir()) // no repository
+	r.draw("control", 1)
+	list(r.dir) // not committed
+	r.commit()
+	list(r.dir, "p/draws.lock")
+	for _, name := range []string{"draws.lock", "ü *[a]/q/draws.lock", "p/my-draws.lock"} {
+		path := filepath.Join(r.dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		put(t, path, name)
+	}
+	r.commit()
+	if err := os.RemoveAll(filepath.Join(r.dir, "p")); err != nil {
+		t.Fatal(err)
+	}
+	r.commit()
+	list(r.dir, "draws.lock", "p/draws.lock", "ü *[a]/q/draws.lock")
+	list(filepath.Join(r.dir, "ü *[a]"), "q/draws.lock")
+
+	first := repo{t, t.TempDir(), ""}
+	first.git("init", "-q", "-b", "main")
+	put(t, filepath.Join(first.dir, Name), "1")
+	first.commit()
+	list(first.dir, "draws.lock") // of the first commit of all
+
+	// One that only a side branch had, that its merge did away with.
+	r.git("checkout", "-q", "-b", "side")
+	if err := os.Mkdir(filepath.Join(r.dir, "s"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(r.dir, "s", Name), "s")
+	r.commit()
+	r.git("checkout", "-q", "main")
+	list(r.dir, "draws.lock", "p/draws.lock", "ü *[a]/q/draws.lock")
+	r.git("merge", "-q", "-s", "ours", "-m", "x", "side")
+	list(r.dir, "draws.lock", "p/draws.lock", "s/draws.lock", "ü *[a]/q/draws.lock")
+}
