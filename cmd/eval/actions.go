@@ -48,6 +48,8 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 		line("key", "not needed by the target's files")
 	case e.Key.IsZero():
 		line("key", "unknown before its inputs are made")
+	case a.Sample != nil:
+		line("rep key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "it is in draws.lock and in the store", engine.Stale: "it would be drawn"}[e.Status])
 	default:
 		line("key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "its result is in the store", engine.Stale: "it would run"}[e.Status])
 	}
@@ -63,7 +65,14 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 	if a.Kind == graph.Run {
 		printRun(eng, a, line)
 	}
+	if a.Sample != nil {
+		s.printSample(a, e, line)
+	}
 	for _, in := range a.Inputs {
+		if in.Name == graph.StdinName && a.Kind == graph.Run {
+			line("stdin", "%s", in.File.Slash())
+			continue
+		}
 		if a.Kind == graph.Run {
 			line("input", "/%s", in.Name)
 			continue
@@ -114,6 +123,29 @@ func lockText(eng *engine.Engine, t graph.Tool) string {
 		return " (" + unlocked[0].Error() + ")"
 	}
 	return ""
+}
+
+// printSample prints which draw an action is, and its capture if it was had.
+func (s *session) printSample(a *graph.Action, e engine.Event, line func(name, format string, args ...any)) {
+	text := fmt.Sprintf("stream %s, index %d, epoch %d, redraw %d", a.Sample.Stream, a.Sample.Index, a.Sample.Epoch, a.Sample.Redraw)
+	if a.Terms.Withdrawn {
+		text += ", withdrawn"
+	}
+	line("sample", "%s", text)
+	if e.Draw.Key.IsZero() {
+		return
+	}
+	line("block", "%s", orDash(e.Draw.Sample.Block))
+	lock, err := s.readLock(a.Owner)
+	if err != nil {
+		line("capture", "unknown: %v", err)
+		return
+	}
+	if state := lock.State(e.Draw); state.Line.Kind != "" {
+		line("capture", "%s (%s)", state.Line.Capture, state.Status)
+	} else {
+		line("capture", "none (%s)", state.Status)
+	}
 }
 
 // sealText is a policy in one line.

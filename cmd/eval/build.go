@@ -134,7 +134,7 @@ func printProblems(rep *engine.Report) {
 			unsealed, noSeal = unsealed+1, e
 			continue
 		}
-		if denied(p.Err) != nil {
+		if denied(p.Err) != nil || lost(p.Err) != nil {
 			continue
 		}
 		key := p.Action.Owner.String() + p.Action.Mnemonic + p.Err.Error()
@@ -152,6 +152,7 @@ func printProblems(rep *engine.Report) {
 		}
 	}
 	printDenied(rep)
+	printLost(rep)
 	if noSeal != nil {
 		printNoSeal(noSeal, unsealed)
 	}
@@ -281,6 +282,9 @@ func changed(t engine.TargetResult, before, after *scorecard) string {
 	if t.Cause != "" {
 		line += ": " + t.Cause
 	}
+	if after.live() && sameReps(before, after) { // nothing was drawn: an edit did it, knowing the replies
+		line += fmt.Sprintf(" after %s", plural(len(after.Reps), "reply", "replies"))
+	}
 	if f := flips(before, after); len(f) > 0 {
 		var names []string
 		for _, x := range f {
@@ -294,20 +298,32 @@ func changed(t engine.TargetResult, before, after *scorecard) string {
 	return safe(line)
 }
 
-// A flip is a rep whose outcome is not what it was.
-type flip struct{ rep, from, to string }
+// A flip is a rep whose outcome is not what it was; another says that it is
+// another draw or recording of it.
+type flip struct {
+	rep, from, to string
+	another       bool
+}
 
 func flips(before, after *scorecard) []flip {
-	old := map[string]string{}
-	for _, r := range before.Reps {
-		old[repName(r.Arm, r.Index)] = r.Outcome
-	}
+	old := before.repsByName()
 	var out []flip
 	for _, r := range after.Reps {
 		name := repName(r.Arm, r.Index)
-		if was, ok := old[name]; ok && was != r.Outcome {
-			out = append(out, flip{name, was, r.Outcome})
+		if was, ok := old[name]; ok && was.Outcome != r.Outcome {
+			out = append(out, flip{name, was.Outcome, r.Outcome, was.Capture != r.Capture})
 		}
 	}
 	return out
+}
+
+// sameReps says whether two scorecards are of the same captures.
+func sameReps(before, after *scorecard) bool {
+	old := before.repsByName()
+	for _, r := range after.Reps {
+		if was, ok := old[repName(r.Arm, r.Index)]; !ok || was.Capture != r.Capture {
+			return false
+		}
+	}
+	return len(before.Reps) == len(after.Reps)
 }

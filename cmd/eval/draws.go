@@ -69,6 +69,25 @@ func (s *session) drawLock(owner graph.Label) (*draws.Lock, error) {
 	return draws.Open(path)
 }
 
+// readLock is drawLock for who only reads: a package's lock is opened once.
+func (s *session) readLock(owner graph.Label) (*draws.Lock, error) {
+	path, err := s.drawLockPath(owner)
+	if err != nil {
+		return nil, err
+	}
+	if s.locks[path] == nil {
+		lock, err := draws.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if s.locks == nil {
+			s.locks = map[string]*draws.Lock{}
+		}
+		s.locks[path] = lock
+	}
+	return s.locks[path], nil
+}
+
 func (s *session) drawLockPath(owner graph.Label) (string, error) {
 	root := s.root
 	if owner.Repo != "" {
@@ -143,6 +162,45 @@ func printDenied(rep *engine.Report) {
 	} else {
 		fmt.Fprintln(os.Stderr, "hint: --draws=allow draws them, --draws=N at most N; `ev plan` says what each build would draw, and why")
 	}
+}
+
+// printLost says once a target which reps are in draws.lock and not in the
+// store, and what can be done.
+func printLost(rep *engine.Report) {
+	reps := map[graph.Label][]string{}
+	first := map[graph.Label]*engine.LostError{}
+	var order []graph.Label
+	total := 0
+	for _, p := range rep.Problems {
+		e := lost(p.Err)
+		if e == nil {
+			continue
+		}
+		owner := p.Action.Owner
+		if first[owner] == nil {
+			first[owner] = e
+			order = append(order, owner)
+		}
+		total++
+		reps[owner] = append(reps[owner], repName(e.ID.Sample.Stream, e.ID.Sample.Index))
+	}
+	if total == 0 {
+		return
+	}
+	fmt.Fprintf(os.Stderr, "eval: error: %s drawn, and the store doesn't have their captures:\n", plural(total, "rep was", "reps were"))
+	for _, owner := range order {
+		fmt.Fprintf(os.Stderr, "  %s: %s: %s\n", safe(owner.String()), safe(repRanges(reps[owner])), safe(first[owner].Err.Error()))
+	}
+	for _, h := range first[order[0]].Hints() {
+		fmt.Fprintf(os.Stderr, "hint: %s\n", safe(h))
+	}
+}
+
+// lost is what says that a rep's capture is not in the store, or nil.
+func lost(err error) *engine.LostError {
+	var e *engine.LostError
+	errors.As(err, &e)
+	return e
 }
 
 // denied is what says that a rep may not be drawn, or nil.

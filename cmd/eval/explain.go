@@ -28,7 +28,12 @@ func runExplain(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	eng := s.engine(engine.Options{KeepGoing: true})
+	var reps []engine.Event
+	eng := s.engine(engine.Options{KeepGoing: true, Event: func(e engine.Event) {
+		if e.Action.Sample != nil {
+			reps = append(reps, e)
+		}
+	}})
 	rep, err := eng.Plan(ctx, []*starlark.Target{t})
 	if err != nil {
 		return err
@@ -43,6 +48,9 @@ func runExplain(ctx context.Context, s *session) error {
 		}
 	} else {
 		fmt.Fprintf(stdout, "%s is up to date\n", t.Label)
+	}
+	if err := s.explainDraws(t, reps); err != nil {
+		return err
 	}
 	for _, line := range history(eng, t) {
 		fmt.Fprintln(stdout, safe(line))
@@ -150,6 +158,9 @@ func (s *session) explainReps(eng *engine.Engine, t *starlark.Target, rep *engin
 			if h, ok := eng.Slot(a.Slot()); ok && h.Before != nil {
 				why = engine.Summarize(engine.Diff(h.BeforeFields, h.Fields))
 			}
+		}
+		if f.another && after.live() {
+			why = "it is another draw"
 		}
 		fmt.Fprintln(stdout, safe(fmt.Sprintf("%s: %s → %s: %s", f.rep, f.from, f.to, why)))
 	}

@@ -65,6 +65,7 @@ func planLines(rep *engine.Report) []string {
 		sure                  bool
 	}
 	count := map[group]int{}
+	drawn := map[group][]engine.StaleAction{}
 	var order []group
 	for _, a := range rep.Stale {
 		g := group{a.Action.Owner.String(), a.Action.Mnemonic, a.Why, a.Sure}
@@ -75,6 +76,9 @@ func planLines(rep *engine.Report) []string {
 			order = append(order, g)
 		}
 		count[g]++
+		if a.Action.Sample != nil {
+			drawn[g] = append(drawn[g], a)
+		}
 	}
 	slices.SortStableFunc(order, func(a, b group) int { return strings.Compare(a.target, b.target) })
 	var lines []string
@@ -83,32 +87,52 @@ func planLines(rep *engine.Report) []string {
 		if !g.sure {
 			may = "may run"
 		}
-		lines = append(lines, safe(fmt.Sprintf("%s: %d %s %s: %s", g.target, count[g], g.mnemonic, may, g.why)))
+		line := fmt.Sprintf("%s: %d %s %s: %s", g.target, count[g], g.mnemonic, may, g.why)
+		if d := drawn[g]; len(d) > 0 {
+			line += fmt.Sprintf(": %s, %s", repRanges(repNames(d)), priceOf(d))
+		}
+		lines = append(lines, safe(line))
 	}
 	return lines
 }
 
+func repNames(list []engine.StaleAction) (names []string) {
+	for _, a := range list {
+		names = append(names, repName(a.Action.Sample.Stream, a.Action.Sample.Index))
+	}
+	return names
+}
+
 // drawPlan says how many reps would be drawn, and about what they would cost.
 func drawPlan(rep *engine.Report) string {
-	n, unknown, usd := 0, 0, 0.0
+	var reps []engine.StaleAction
 	for _, a := range rep.Stale {
-		if a.Action.Sample == nil {
-			continue
+		if a.Action.Sample != nil {
+			reps = append(reps, a)
 		}
-		n++
+	}
+	if len(reps) == 0 {
+		return "nothing would be drawn, at no cost"
+	}
+	return fmt.Sprintf("%s would be drawn, %s", plural(len(reps), "rep", "reps"), priceOf(reps))
+}
+
+// priceOf is about what draws would cost.
+func priceOf(list []engine.StaleAction) string {
+	unknown, usd := 0, 0.0
+	for _, a := range list {
 		if a.USD == nil {
 			unknown++
 		} else {
 			usd += *a.USD
 		}
 	}
+	about := "at about " + costText(engine.Cost{USD: usd})
 	switch {
-	case n == 0:
-		return "nothing would be drawn, at no cost"
-	case unknown == n:
-		return fmt.Sprintf("%s would be drawn, at unknown cost", plural(n, "rep", "reps"))
+	case unknown == len(list):
+		return "at unknown cost"
 	case unknown > 0:
-		return fmt.Sprintf("%s would be drawn, at about $%.2f and the unknown cost of %d", plural(n, "rep", "reps"), usd, unknown)
+		return fmt.Sprintf("%s and the unknown cost of %d", about, unknown)
 	}
-	return fmt.Sprintf("%s would be drawn, at about $%.2f", plural(n, "rep", "reps"), usd)
+	return about
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -224,8 +225,11 @@ func (l *eventLog) finish(rep *engine.Report, cards []*scorecard) {
 		USDSpent   float64 `json:"usd_spent"`
 		USDSaved   float64 `json:"usd_saved"`
 		USDUnknown int     `json:"usd_unknown"`
-	}{"summary", len(rep.Targets), rep.Actions, rep.Ran, rep.Disk, 0, rep.Failed, rep.Skipped, degraded, rep.Drawn, rep.Spent.USD, rep.Saved.USD, rep.Spent.Unknown})
+	}{"summary", len(rep.Targets), rep.Actions, rep.Ran, rep.Disk, 0, rep.Failed, rep.Skipped, degraded, rep.Drawn, micros(rep.Spent.USD), micros(rep.Saved.USD), rep.Spent.Unknown})
 }
+
+// micros rounds dollars to millionths, so that a sum of cents is one.
+func micros(usd float64) float64 { return math.Round(usd*1e6) / 1e6 }
 
 func (l *eventLog) close() {
 	if l.profile != nil {

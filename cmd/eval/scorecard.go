@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -11,33 +12,28 @@ import (
 // A scorecard is what the table and the other views read of one. Fields that a
 // kind doesn't have are zero.
 type scorecard struct {
-	Schema     string  `json:"schema"`
-	Target     string  `json:"target"`
-	Kind       string  `json:"kind"`
-	Design     string  `json:"design"`
-	Verdict    string  `json:"verdict"`
-	Conclusion string  `json:"conclusion"`
-	Strength   string  `json:"strength"`
-	Behavior   string  `json:"behavior"`
-	Alpha      float64 `json:"alpha"`
-	Margin     float64 `json:"margin"`
-	Expect     string  `json:"expect"`
-	ExpectMet  *bool   `json:"expect_met"`
-	Hint       string  `json:"hint"` // what can be done where it is not met
-	ScoredAs   string  `json:"scored_as"`
-	Arms       map[string]struct {
-		Present int        `json:"present"`
-		Usable  int        `json:"usable"`
-		Drawn   int        `json:"drawn"`
-		Used    int        `json:"used"`
-		Rate    *float64   `json:"rate"`
-		Wilson  *[]float64 `json:"wilson"`
-	} `json:"arms"`
+	Schema     string         `json:"schema"`
+	Target     string         `json:"target"`
+	Kind       string         `json:"kind"`
+	Design     string         `json:"design"`
+	Verdict    string         `json:"verdict"`
+	Conclusion string         `json:"conclusion"`
+	Strength   string         `json:"strength"`
+	Behavior   string         `json:"behavior"`
+	Alpha      float64        `json:"alpha"`
+	Effect     float64        `json:"effect"`
+	Margin     float64        `json:"margin"`
+	Expect     string         `json:"expect"`
+	ExpectMet  *bool          `json:"expect_met"`
+	Hint       string         `json:"hint"` // what can be done where it is not met
+	Arms       map[string]arm `json:"arms"`
 	Difference struct {
 		Estimate *float64   `json:"estimate"`
 		Newcombe *[]float64 `json:"newcombe"`
 	} `json:"difference"`
 	PValue   *float64 `json:"p_value"`
+	PStatus  string   `json:"p_status"`
+	EValue   *float64 `json:"e_value"`
 	Boschloo *float64 `json:"boschloo_p"`
 	NeedsN   *int     `json:"needs_n"`
 	NeedsEq  *int     `json:"needs_equivalent"`
@@ -46,13 +42,7 @@ type scorecard struct {
 		Conclusions []string `json:"conclusions"`
 		AttritionP  *float64 `json:"attrition_p"`
 	} `json:"bounds"`
-	Reps []struct {
-		Arm     string   `json:"arm"`
-		Index   int      `json:"index"`
-		Outcome string   `json:"outcome"`
-		Reasons []string `json:"reasons"`
-		Capture string   `json:"capture"`
-	} `json:"reps"`
+	Reps    []repRow `json:"reps"`
 	Members []struct {
 		Target string   `json:"target"`
 		PHolm  *float64 `json:"p_holm"`
@@ -67,7 +57,85 @@ type scorecard struct {
 		Reasons  []string `json:"reasons"`
 	} `json:"eligibility"`
 	Honesty string `json:"honesty"`
+
+	// Of live reps; Looks is nil of recorded ones.
+	Looks    *int   `json:"looks"`
+	Epoch    int    `json:"epoch"`
+	ScoredAs string `json:"scored_as"`
+	AsDrawn  *struct {
+		Verdict    string `json:"verdict"`
+		Conclusion string `json:"conclusion"`
+		N          int    `json:"n"`
+	} `json:"as_drawn"`
+	Redeclared *struct {
+		Alpha      float64 `json:"alpha"`
+		Effect     float64 `json:"effect"`
+		Margin     float64 `json:"margin"`
+		Conclusion string  `json:"conclusion"`
+	} `json:"redeclared"`
+	Withdrawn  []withdrawal     `json:"withdrawn"`
+	AllDraws   map[string][]int `json:"all_draws"` // present, usable
+	PriorDraws []struct {
+		Changed    []string `json:"changed"`
+		Conclusion string   `json:"conclusion"`
+		Count      int      `json:"count"`
+		Epoch      int      `json:"epoch"`
+		Verdict    string   `json:"verdict"`
+	} `json:"prior_draws"`
+	Schedule struct {
+		Declared   string `json:"declared"`
+		Pairs      int    `json:"pairs"`
+		PairsSplit int    `json:"pairs_split_over_runs"`
+	} `json:"schedule"`
+	Seal struct {
+		Tier     string   `json:"tier"`
+		Limits   any      `json:"limits"` // one word, or several where the reps differ
+		Policy   any      `json:"policy"`
+		Programs []string `json:"programs"`
+	} `json:"seal"`
+	Producer json.RawMessage `json:"producer"` // a producer, or one an arm
 }
+
+// A repRow is a rep that counts.
+type repRow struct {
+	Arm     string   `json:"arm"`
+	Index   int      `json:"index"`
+	Outcome string   `json:"outcome"`
+	Reasons []string `json:"reasons"`
+	Capture string   `json:"capture"`
+}
+
+// An arm is one arm's numbers. What only draws.lock knows is nil of recorded
+// reps.
+type arm struct {
+	Present   int        `json:"present"`
+	Usable    int        `json:"usable"`
+	Drawn     int        `json:"drawn"`
+	Used      int        `json:"used"`
+	Adopted   *int       `json:"adopted"`
+	Attempts  *int       `json:"attempts"`
+	Abandoned *int       `json:"abandoned"`
+	Rate      *float64   `json:"rate"`
+	Wilson    *[]float64 `json:"wilson"`
+}
+
+// A withdrawal is of an epoch, or of a rep.
+type withdrawal struct {
+	Epoch      int              `json:"epoch"`
+	Reason     string           `json:"reason"`
+	Rep        string           `json:"rep"`
+	Redraw     int              `json:"redraw"`
+	Outcome    *string          `json:"outcome"`
+	Counts     map[string][]int `json:"counts"` // by arm: present, usable, drawn
+	Verdict    *string          `json:"verdict"`
+	Conclusion *string          `json:"conclusion"`
+}
+
+// arms are the names of a probe's arms.
+var arms = []string{"control", "treatment"}
+
+// live says whether the scorecard is of live reps.
+func (s *scorecard) live() bool { return s.Looks != nil }
 
 // parseScorecard returns nil for what is no scorecard, or is none at all.
 func parseScorecard(data []byte) *scorecard {
@@ -80,6 +148,14 @@ func parseScorecard(data []byte) *scorecard {
 
 // rep is a rep's name, control-1.
 func repName(arm string, index int) string { return fmt.Sprintf("%s-%d", arm, index) }
+
+func (s *scorecard) repsByName() map[string]repRow {
+	m := make(map[string]repRow, len(s.Reps))
+	for _, r := range s.Reps {
+		m[repName(r.Arm, r.Index)] = r
+	}
+	return m
+}
 
 // armText is present/usable, and of how many where some are not usable:
 // a rate never stands without its n.
@@ -124,7 +200,7 @@ func printTable(w io.Writer, cards []*scorecard) {
 			conclusion += " (fragile)"
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", safe(c.Target), safe(orDash(conclusion)), safe(orDash(c.Verdict)),
-			orDash(c.armText("control")), orDash(c.armText("treatment")), figure(c.PValue), safe(c.note()))
+			orDash(c.armText("control")), orDash(c.armText("treatment")), c.pText(), safe(c.note()))
 	}
 	t.Flush()
 	for line := range strings.Lines(table.String()) {
@@ -132,29 +208,107 @@ func printTable(w io.Writer, cards []*scorecard) {
 	}
 }
 
-// note is the most useful thing to say of a scorecard in a few words.
-func (c *scorecard) note() string {
+// pText is what decides: the p-value, or after several looks at growing reps
+// the e-value, since no p holds then.
+func (s *scorecard) pText() string {
+	if s.PStatus == "invalid-after-looks" && s.EValue != nil {
+		return "e " + figure(s.EValue)
+	}
+	return figure(s.PValue)
+}
+
+// maxNotes is how much the table says of one scorecard; `ev show` says all.
+const maxNotes = 3
+
+// note is the most useful to say of a scorecard in a few words: what weighs
+// most comes first.
+func (s *scorecard) note() string {
 	var parts []string
-	if c.ExpectMet != nil && !*c.ExpectMet {
-		parts = append(parts, "expected "+c.Expect)
+	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if s.ExpectMet != nil && !*s.ExpectMet {
+		add("expected %s", s.Expect)
 	}
 	switch {
-	case c.Strength == "fragile":
-		parts = append(parts, "with the degraded reps: "+strings.Join(c.Bounds.Conclusions, " or "))
-	case c.Conclusion == "unmeasured":
+	case s.Strength == "fragile":
+		add("with the degraded reps: %s", strings.Join(s.Bounds.Conclusions, " or "))
+	case s.Conclusion == "unmeasured":
 		note := "an arm has no usable rep"
-		for _, r := range c.Reps {
+		for _, r := range s.Reps {
 			if len(r.Reasons) > 0 {
 				note += " (" + r.Reasons[0] + ")"
 				break
 			}
 		}
-		parts = append(parts, note)
-	case c.Conclusion == "undetermined" && c.NeedsN != nil:
-		parts = append(parts, fmt.Sprintf("%d reps an arm would tell", *c.NeedsN))
+		add("%s", note)
 	}
-	if c.Design == "A/A" {
+	if s.live() {
+		s.drawNotes(add)
+	}
+	if s.Strength != "fragile" && s.Conclusion == "undetermined" && s.NeedsN != nil && s.PStatus != "invalid-after-looks" {
+		add("%d reps an arm would tell", *s.NeedsN)
+	}
+	if len(parts) > maxNotes {
+		parts = append(parts[:maxNotes], "…")
+	}
+	if s.Design == "A/A" {
 		parts = append(parts, "A/A")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// drawNotes adds what draws.lock tells of how the number came about.
+func (s *scorecard) drawNotes(add func(format string, args ...any)) {
+	if s.PStatus == "invalid-after-looks" {
+		add("%d looks: e %s of %.4g", *s.Looks, figure(s.EValue), 1/s.Alpha)
+	}
+	if s.ScoredAs == "edited-after-draw" {
+		add("edited after the draw%s", s.wasDrawn())
+	}
+	if r := s.Redeclared; r != nil {
+		add("redeclared (would be %s)", r.Conclusion)
+	}
+	if slices.Contains(s.Eligibility.Reasons, "arms-drawn-apart") {
+		add("arms drawn apart")
+	}
+	if s.Epoch > 1 {
+		add("epoch %d", s.Epoch)
+	}
+	single := 0
+	for _, w := range s.Withdrawn {
+		if w.Rep != "" {
+			single++
+		}
+	}
+	if single > 0 {
+		add("withdrew %s", plural(single, "rep", "reps"))
+	}
+	for _, name := range arms {
+		if a := s.Arms[name]; a.Drawn > a.Used {
+			add("drawn %d, used %d", a.Drawn, a.Used)
+			break
+		}
+	}
+	prior, changed := 0, []string(nil)
+	for _, p := range s.PriorDraws {
+		prior += p.Count
+		changed = append(changed, p.Changed...)
+	}
+	if prior > 0 {
+		slices.Sort(changed)
+		add("%s (%s)", plural(prior, "prior draw", "prior draws"), strings.Join(slices.Compact(changed), ", "))
+	}
+}
+
+// wasDrawn says what the discriminator of the first draw concluded, where that
+// is known: " (was INERT)".
+func (s *scorecard) wasDrawn() string {
+	switch d := s.AsDrawn; {
+	case d == nil:
+		return ""
+	case d.Verdict != s.Verdict:
+		return " (was " + d.Verdict + ")"
+	case d.Conclusion != s.Conclusion:
+		return " (was " + d.Conclusion + ")"
+	}
+	return " (verdict as drawn)"
 }

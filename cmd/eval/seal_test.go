@@ -49,9 +49,9 @@ func TestProved(t *testing.T) {
 	was := stdout
 	defer func() { stdout = was }()
 	for _, c := range []struct {
-		disk, unverifiable int
-		unsealed           bool
-		want               string // begins the line after the first; "" is none
+		recorded, unverifiable int
+		unsealed               bool
+		want                   string // begins the line after the first; "" is none
 	}{
 		{0, 0, false, ""},
 		{2, 0, false, "the program of each seal was compiled again: this proves"},
@@ -62,7 +62,7 @@ func TestProved(t *testing.T) {
 	} {
 		var b strings.Builder
 		stdout = &checkedWriter{w: &b}
-		printProved(&engine.Report{Disk: c.disk, Unverifiable: c.unverifiable}, c.unsealed)
+		printProved(c.recorded, c.unverifiable, c.unsealed)
 		first, rest, _ := strings.Cut(b.String(), "\n")
 		if !strings.HasPrefix(first, "this proves that the numbers follow") || !strings.HasPrefix(rest, c.want) || (rest == "") != (c.want == "") {
 			t.Errorf("%+v: %s", c, b.String())

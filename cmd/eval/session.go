@@ -38,7 +38,8 @@ type session struct {
 	tools  tools
 	// sandbox runs processes; nil until an engine is made.
 	sandbox *sandbox.Sandbox
-	run     *draws.Run // nil until something is drawn
+	run     *draws.Run             // nil until something is drawn
+	locks   map[string]*draws.Lock // see readLock
 }
 
 // withSession opens the workspace for a verb and closes it after.

@@ -13,7 +13,9 @@ import (
 
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/sandbox"
+	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/engine"
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 func verifyCommand() *cli.Command {
@@ -39,7 +41,8 @@ func runVerify(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	faults, rep, err := s.engine(engine.Options{KeepGoing: true}).Verify(ctx, targets)
+	var took recordedRuns
+	faults, rep, err := s.engine(engine.Options{KeepGoing: true, Event: took.event}).Verify(ctx, targets)
 	if err != nil {
 		return err
 	}
@@ -47,10 +50,17 @@ func runVerify(ctx context.Context, s *session) error {
 	for _, f := range faults {
 		printFault(f)
 	}
-	bad += len(faults) + len(rep.Problems)
+	locks, err := s.verifyLocks(ctx, targets)
+	if err != nil {
+		return err
+	}
+	bad += len(faults) + len(rep.Problems) + locks.faults
 	runs := ""
-	if rep.Disk > 0 { // no process runs: what it did is recorded
-		runs = fmt.Sprintf(", %s taken as recorded", plural(rep.Disk, "process", "processes"))
+	if took.processes > 0 { // no process runs: what it did is recorded
+		runs += fmt.Sprintf(", %s taken as recorded", plural(took.processes, "process", "processes"))
+	}
+	if took.reps > 0 {
+		runs += fmt.Sprintf(", %s taken as recorded", plural(took.reps, "rep", "reps"))
 	}
 	fmt.Fprintf(stdout, "%s recomputed from recorded bytes%s: %s\n",
 		plural(rep.Ran, "action", "actions"), runs, plural(bad, "fault", "faults"))
@@ -58,8 +68,11 @@ func runVerify(ctx context.Context, s *session) error {
 		fmt.Fprintf(stdout, "%s unverifiable: recorded by a version of eval that compiles seals in another way\n",
 			plural(rep.Unverifiable, "seal is", "seals are"))
 	}
+	if locks.compared > 0 {
+		fmt.Fprintf(stdout, "%s compared with version control\n", plural(locks.compared, draws.Name, draws.Name+"s"))
+	}
 	if bad == 0 {
-		printProved(rep, s.values["seal"] == "none")
+		printProved(took.processes+took.reps, rep.Unverifiable, s.values["seal"] == "none")
 	}
 	return verdictOfFaults(bad)
 }
@@ -95,17 +108,30 @@ func (s *session) verifyStore(ctx context.Context) (bad int, err error) {
 	return bad, nil
 }
 
+// recordedRuns counts what verify takes as recorded: it runs no process.
+type recordedRuns struct{ processes, reps int }
+
+func (r *recordedRuns) event(e engine.Event) {
+	switch {
+	case e.Status != engine.Disk || e.Action.Kind != graph.Run:
+	case e.Action.Sample != nil:
+		r.reps++
+	default:
+		r.processes++
+	}
+}
+
 // printProved says what it means that no fault was found.
-func printProved(rep *engine.Report, unsealed bool) {
+func printProved(recorded, unverifiable int, unsealed bool) {
 	fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
 	seals := "each seal"
-	if rep.Unverifiable > 0 {
+	if unverifiable > 0 {
 		seals = "each of the other seals"
 	}
 	switch {
-	case rep.Disk > 0 && unsealed:
+	case recorded > 0 && unsealed:
 		fmt.Fprintln(stdout, "the processes were unsealed: nothing is known of what they could see")
-	case rep.Disk > rep.Unverifiable:
+	case recorded > unverifiable:
 		fmt.Fprintf(stdout, "the program of %s was compiled again: %s\n", seals, sandbox.Proves)
 	}
 }
