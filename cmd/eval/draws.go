@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/evalbuild/eval/sandbox/hostwatch"
 	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/engine"
 	"github.com/evalbuild/eval/workspace/graph"
@@ -258,4 +259,26 @@ func costText(c engine.Cost) string {
 		s += fmt.Sprintf(" (and %d of unknown cost)", c.Unknown)
 	}
 	return s
+}
+
+// watch makes what watches this machine while reps run.
+func watch() func() func(bool) string {
+	host := new(hostwatch.Host)
+	return func() func(bool) string {
+		w, err := host.Start()
+		if err != nil { // then nothing is known of the machine
+			return func(bool) string { return "" }
+		}
+		return func(thrashed bool) string {
+			v, err := w.Stop()
+			if err != nil {
+				return ""
+			}
+			if thrashed {
+				v.Pressure = nil
+			}
+			why, _ := v.Infrastructure()
+			return why
+		}
+	}
 }

@@ -107,13 +107,17 @@ func (s *session) pin(ctx context.Context, t *starlark.DeclaredTool, all []*star
 	if err != nil {
 		return none, lockError(t.Label.String(), err)
 	}
+	var kept cas.Result
 	for _, m := range mounts {
 		if err := ctx.Err(); err != nil {
 			return none, engine.ErrInterrupted
 		}
-		if err := s.keep(m); err != nil {
+		if err := s.keep(m, &kept); err != nil {
 			return none, failf(exitInfra, "lock %s: store %s: %w", t.Label, m.Path, err)
 		}
+	}
+	if err := s.keepAll(ctx, kept); err != nil {
+		return none, failf(exitInfra, "lock %s: %w", t.Label, err)
 	}
 	return toolslock.NewEntry(t.Tool, graph.PlatformOf(runtime.GOOS, runtime.GOARCH), mounts), nil
 }
@@ -209,24 +213,51 @@ func (e *unbuiltError) Error() string {
 func (e *unbuiltError) Hint() string { return "ev build " + e.file.Label.String() }
 
 // keep stores what a mount is made of, as evidence is stored: more reps of what
-// was paid for are drawn with these bytes.
-func (s *session) keep(m graph.Mount) error {
+// was paid for are drawn with these bytes. It adds it to what is kept.
+func (s *session) keep(m graph.Mount, kept *cas.Result) error {
 	put := func(source string, d cas.Digest) error {
 		return s.store.PutFile(cas.Capture, d, func() (io.ReadCloser, error) { return os.Open(source) })
 	}
-	switch {
-	case m.Link != "":
+	if m.Link != "" {
 		return nil
-	case m.Tree == nil:
+	}
+	name := m.Digest.Hex()
+	if slices.ContainsFunc(kept.Files, func(f cas.OutputFile) bool { return f.Path == name }) ||
+		slices.ContainsFunc(kept.Folders, func(f cas.OutputFolder) bool { return f.Path == name }) {
+		return nil
+	}
+	if m.Tree == nil {
+		kept.Files = append(kept.Files, cas.OutputFile{Path: name, Digest: m.Digest})
 		return put(m.Source, m.Digest)
 	}
 	err := m.Tree.Walk(func(p string, f cas.FileNode) error {
 		return put(filepath.Join(m.Source, filepath.FromSlash(p)), f.Digest)
 	})
-	if err == nil {
-		_, err = s.store.PutTree(cas.Capture, m.Tree)
+	if err != nil {
+		return err
 	}
+	message, err := s.store.PutTree(cas.Capture, m.Tree)
+	kept.Folders = append(kept.Folders, cas.OutputFolder{Path: name, Tree: message})
 	return err
+}
+
+// keepAll records a tool's blobs as one capture: what no result names, gc takes
+// for garbage where one folder holds both classes.
+func (s *session) keepAll(ctx context.Context, kept cas.Result) error {
+	if len(kept.Files)+len(kept.Folders) == 0 {
+		return nil
+	}
+	message, err := kept.Encode()
+	if err != nil {
+		return err
+	}
+	key := s.store.Func().Sum(append([]byte("eval locked tool 1\n"), message...))
+	unlock, err := s.store.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.store.PutResult(cas.Capture, key, kept)
 }
 
 // packageFolder is where a label's package is on this disk.

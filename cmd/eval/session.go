@@ -229,6 +229,6 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")
 	o.Locks = toolslock.NewSet(s.store.Func(), s.packageFolder)
 	o.VerifySeal = sandbox.VerifyRecord
-	o.DrawLock, o.Run = s.drawLock, s.runs()
+	o.DrawLock, o.Run, o.Watch = s.drawLock, s.runs(), watch()
 	return engine.New(o)
 }

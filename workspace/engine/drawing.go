@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/evalbuild/eval/cas"
@@ -196,7 +197,7 @@ func (b *build) attempts(ctx context.Context, n *node, line draws.Line) outcome 
 	for attempt := 1; ; attempt++ {
 		watch := b.o.Watch()
 		res, err := b.process(ctx, n)
-		stalled := watch()
+		stalled := watch(res != nil && slices.Contains(res.Limits, "memory"))
 		if ctx.Err() != nil {
 			return abandon(outcome{err: ctx.Err()}, "interrupted")
 		}

@@ -43,7 +43,10 @@ type Options struct {
 	DrawLock func(owner graph.Label) (*draws.Lock, error)
 	Run      func() (*Run, error) // the process as one that draws
 	Consent  Consent
-	Watch    func() (stop func() (stalled string))      // of the machine while a rep runs; nil: none
+	// Watch watches the machine while a rep runs: stop says how it stood still or
+	// slept, "" if it didn't. thrashed says that the rep ran into its memory limit:
+	// what the machine's memory suffered may be its own doing. nil: not watched.
+	Watch func() (stop func(thrashed bool) string)
 	Sleep    func(context.Context, time.Duration) error // nil: real time
 
 	// CheckDeterminism runs every pure action of the requested targets twice,
@@ -69,7 +72,7 @@ func New(o Options) *Engine {
 		o.Event = func(Event) {}
 	}
 	if o.Watch == nil {
-		o.Watch = func() func() string { return func() string { return "" } }
+		o.Watch = func() func(bool) string { return func(bool) string { return "" } }
 	}
 	if o.Sleep == nil {
 		o.Sleep = sleep

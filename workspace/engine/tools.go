@@ -225,4 +225,3 @@ func (b *build) programNeeds(n *node, t graph.Tool) ([]graph.Mount, error) {
 	}
 	return b.o.Tools.Needs(bytes.NewReader(data), int64(len(data)))
 }
-

@@ -167,6 +167,10 @@ func (b *build) lookupResult(n *node) (cas.Result, []output, error) {
 		return r, nil, err
 	}
 	outputs, err := b.outputsOf(n, r)
+	var blob *cas.BlobError
+	if errors.As(err, &blob) { // gone since the look-up
+		err = &cas.MissError{Key: cas.Digest(n.key), Reason: "an output of its result is " + blob.Reason.String(), Err: err}
+	}
 	return r, outputs, err
 }
 
