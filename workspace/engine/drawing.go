@@ -215,7 +215,11 @@ func (b *build) attempts(ctx context.Context, n *node, line draws.Line) outcome 
 				infra: true,
 			}, fmt.Sprintf("%d attempts: %s", attempt, cause))
 		}
-		if err := b.o.Sleep(ctx, backOff<<(attempt-1)); err != nil {
+		wait := backOff << (attempt - 1)
+		if b.o.Print != nil {
+			b.o.Print(n.action.Owner, fmt.Sprintf("%s: attempt %d of %d is no draw: %s; again in %v", repName(n.action.Sample), attempt, maxAttempts, cause, wait))
+		}
+		if err := b.o.Sleep(ctx, wait); err != nil {
 			return abandon(outcome{err: err}, "interrupted")
 		}
 	}

@@ -47,7 +47,7 @@ type Options struct {
 	// slept, "" if it didn't. thrashed says that the rep ran into its memory limit:
 	// what the machine's memory suffered may be its own doing. nil: not watched.
 	Watch func() (stop func(thrashed bool) string)
-	Sleep    func(context.Context, time.Duration) error // nil: real time
+	Sleep func(context.Context, time.Duration) error // nil: real time
 
 	// CheckDeterminism runs every pure action of the requested targets twice,
 	// whatever is stored, and compares.
