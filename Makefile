@@ -14,7 +14,8 @@ bin/ev:
 	ln -sf eval bin/ev
 
 examples: build
-	bin/ev build //examples/...
+	bin/ev lock //examples/...
+	bin/ev build --draws=allow //examples/...
 
 # What tests need beyond the standard tool chain, so that they run without a
 # network: all modules, the linters of the separate module tools/, and the agent

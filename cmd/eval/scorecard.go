@@ -244,8 +244,13 @@ func (s *scorecard) note() string {
 	if s.live() {
 		s.drawNotes(add)
 	}
-	if s.Strength != "fragile" && s.Conclusion == "undetermined" && s.NeedsN != nil && s.PStatus != "invalid-after-looks" {
-		add("%d reps an arm would tell", *s.NeedsN)
+	if s.Strength != "fragile" && s.Conclusion == "undetermined" && s.PStatus != "invalid-after-looks" {
+		switch {
+		case s.Design == "A/A" && s.NeedsEq != nil:
+			add("%d reps an arm would call it equivalent", *s.NeedsEq)
+		case s.Design != "A/A" && s.NeedsN != nil:
+			add("%d reps an arm would tell", *s.NeedsN)
+		}
 	}
 	if len(parts) > maxNotes {
 		parts = append(parts[:maxNotes], "…")

@@ -55,7 +55,10 @@ func (s *scorecard) print() {
 		showLine("p", "Fisher %s (decides, alpha %.4g), Boschloo %s", figure(s.PValue), s.Alpha, figure(s.Boschloo))
 	}
 	if s.NeedsN != nil {
-		showLine("needs", "%d reps an arm", *s.NeedsN)
+		showLine("needs", "%d reps an arm to tell a difference of %.4g", *s.NeedsN, s.Effect)
+	}
+	if s.NeedsEq != nil {
+		showLine("", "%d reps an arm to call a difference of 0 equivalent, within %.4g", *s.NeedsEq, s.Margin)
 	}
 	if !s.Bounds.Agree {
 		showLine("bounds", "with the degraded reps counted either way: %s", strings.Join(s.Bounds.Conclusions, " or "))
