@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/evalbuild/eval/workspace"
+	"github.com/evalbuild/eval/workspace/draws"
 )
 
 // newFiles is the package that `ev new probe` makes, and MODULE.star and
@@ -64,7 +65,33 @@ func makeNew(name string) error {
 	if err != nil {
 		return failf(exitInfra, "%v", err)
 	}
-	fmt.Fprintf(stdout, "%s: a probe over the replies in %s; build it with\n  ev build //%s\n", name, name+"/captures", filepath.ToSlash(rel))
+	if err := addAttributes(root); err != nil {
+		return err
+	}
+	pkg := filepath.ToSlash(rel)
+	fmt.Fprintf(stdout, "%s: a probe of %s; pin the program, then draw and score its reps with\n  ev lock //%s\n  ev build --draws=allow //%s\n", name, name+"/agent.sh", pkg, pkg)
+	return nil
+}
+
+// addAttributes makes git merge the locks of draws by lines, also where there
+// are attributes already.
+func addAttributes(root string) error {
+	path := filepath.Join(root, ".gitattributes")
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return failf(exitInfra, "new: %v", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if strings.HasPrefix(strings.TrimSpace(line), draws.Name+" ") {
+			return nil // whatever it says: it is the user's
+		}
+	}
+	if len(data) > 0 && !strings.HasSuffix(string(data), "\n") {
+		data = append(data, '\n')
+	}
+	if err := os.WriteFile(path, append(data, draws.Attributes+"\n"...), 0o644); err != nil {
+		return failf(exitInfra, "new: %v", err)
+	}
 	return nil
 }
 
@@ -86,7 +113,11 @@ func writeTemplate(from, to, name string) error {
 		if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
 			return failf(exitInfra, "new: %v", err)
 		}
-		f, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		mode := fs.FileMode(0o644)
+		if path.Ext(rel) == ".sh" { // an embedded file has no mode of its own
+			mode = 0o755
+		}
+		f, err := os.OpenFile(dst, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if errors.Is(err, fs.ErrExist) {
 			return nil // a .gitignore of the user's, say
 		}

@@ -9,10 +9,10 @@ import (
 )
 
 // Name is the lock's name beside BUILD.star, and Attributes the line of
-// .gitattributes that makes git merge it.
+// .gitattributes that makes git merge it, and leave its bytes alone.
 const (
 	Name       = "draws.lock"
-	Attributes = "draws.lock merge=union"
+	Attributes = "draws.lock merge=union -text"
 )
 
 // MaxLine bounds a line, in bytes with its newline.
