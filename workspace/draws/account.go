@@ -3,7 +3,9 @@ package draws
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -25,7 +27,7 @@ type Rep struct {
 type Account struct {
 	Arms        map[string]Arm     `json:"arms"`        // by stream
 	Block       string             `json:"block"`       // of the last stream: with a reused control, that of the treatment
-	Bound       *Terms             `json:"bound"`       // that the first draw was made under; nil: not known
+	Bound       *Terms             `json:"bound"`       // that the first draw was made under; nil: nothing is drawn
 	DrawnApart  bool               `json:"drawn_apart"` // streams are of different blocks
 	Epoch       int                `json:"epoch"`
 	Fingerprint string             `json:"fingerprint"`
@@ -98,6 +100,7 @@ func (l *Lock) Account(label graph.Label, reps []Rep, look graph.Look) Account {
 	a := accounting{
 		view: v, look: look, labels: map[graph.Label]bool{label: true},
 		blocks: map[string]string{}, stopped: map[ID]bool{}, first: map[int]int64{},
+		had: math.MaxInt64, began: math.MaxInt64, label: label,
 		Account: Account{
 			Schema: AccountSchema, Fingerprint: look.Fingerprint, Arms: map[string]Arm{}, Looks: []Seen{},
 			Reps: map[string]RepLine{}, Prior: []Prior{}, Withdrawn: []Withdrawn{},
@@ -119,10 +122,13 @@ type accounting struct {
 	Account
 	view    *view
 	look    graph.Look
+	label   graph.Label
 	labels  map[graph.Label]bool // whose lines count
 	blocks  map[string]string    // stream -> present block
 	stopped map[ID]bool
 	first   map[int]int64 // epoch -> seq of its first line in the present block
+	had     int64         // seq of the first capture in the present block and epoch
+	began   int64         // seq of the label's own first line of a rep
 }
 
 // takeReps notes what each rep is, and which labels it has lines under.
@@ -182,7 +188,7 @@ func (a *accounting) countLines() {
 		epoch   int
 		changed string
 	}
-	had := map[ID]bool{}
+	seen := map[ID]bool{}
 	places := map[place]bool{}
 	earlier := map[int]map[string]map[int]bool{} // epoch -> stream -> index
 	priors := map[prior]int{}
@@ -200,12 +206,18 @@ func (a *accounting) countLines() {
 		}
 		arm := a.Arms[s.Stream]
 		now := same && s.Epoch == a.Epoch
+		if now && l.captured() {
+			a.had = min(a.had, l.Seq)
+		}
+		if l.Label == a.label {
+			a.began = min(a.began, l.Seq)
+		}
 		if now && l.Kind == Abandoned {
 			arm.Abandoned++
 			arm.Attempts++
 		}
-		if l.captured() && !had[l.ID] {
-			had[l.ID] = true
+		if l.captured() && !seen[l.ID] {
+			seen[l.ID] = true
 			switch {
 			case now && a.stopped[l.ID]:
 				arm.Attempts += max(1, l.Attempts)
@@ -288,7 +300,7 @@ func (a *accounting) looksAt(block string, from, to int64) (looks []Line) {
 		}
 	}
 	slices.SortFunc(looks, func(x, y Line) int {
-		return cmp.Or(cmp.Compare(x.Seq, y.Seq), strings.Compare(x.Fingerprint, y.Fingerprint))
+		return cmp.Or(cmp.Compare(x.Seq, y.Seq), x.Label.Compare(y.Label), cmp.Compare(x.N, y.N), strings.Compare(fmt.Sprint(x.Looked), fmt.Sprint(y.Looked)))
 	})
 	return looks
 }
@@ -302,31 +314,50 @@ func (a *accounting) lastLook(block string, from, to int64) (last Line, ok bool)
 	return last, ok
 }
 
-// takeLooks lists the looks of the present epoch, less the last one if it is
-// the one that is being made: a scoring is no input of itself.
+// takeLooks lists the looks of the present epoch, less the last ones that are
+// like the one that is being made: a scoring is no input of itself. A label that
+// scores the same reps beside this one says something of them only where it
+// scored another number; one that did so before this one began was its name.
 func (a *accounting) takeLooks() {
 	first, began := a.first[a.Epoch]
 	if !began {
 		return
 	}
-	for _, x := range a.looksAt(a.Block, 0, first+1) {
-		if x.N == 0 {
-			a.Bound = terms(x)
-		}
-	}
+	beside := func(x Line) bool { return x.Label != a.label && x.Seq > a.began }
+	a.bind(beside)
 	for _, x := range a.looksAt(a.Block, first, 0) {
-		if x.N > 0 {
+		if x.N > 0 && !(beside(x) && x.N == a.look.N) {
 			a.Looks = append(a.Looks, Seen{*terms(x), x.Conclusion, x.N, x.Verdict})
 		}
 	}
-	if a.Bound == nil && len(a.Looks) > 0 { // drawn by something that bound nothing: the first look did
-		bound := a.Looks[0].Terms
-		a.Bound = &bound
-	}
-	now := Terms{a.look.Alpha, a.look.Effect, a.look.Fingerprint, a.look.Margin}
-	if n := len(a.Looks); n > 0 && a.Looks[n-1].Terms == now && a.Looks[n-1].N == a.look.N {
+	now := a.now()
+	for n := len(a.Looks); n > 0 && a.Looks[n-1].Terms == now && a.Looks[n-1].N == a.look.N; n-- {
 		a.Looks = a.Looks[:n-1]
 	}
+}
+
+// bind finds the terms that were settled when nobody had seen a reply of the
+// block: the label's own, else those of the label that it was, or whose reps it
+// joined. What was drawn by something that bound nothing, the first look binds.
+func (a *accounting) bind(beside func(Line) bool) {
+	var own, other, looked *Terms
+	for _, x := range a.looksAt(a.Block, 0, 0) {
+		switch {
+		case x.N == 0 && x.Seq > a.had:
+		case x.N == 0 && x.Label == a.label:
+			own = terms(x)
+		case x.N == 0:
+			other = terms(x)
+		case looked == nil && x.Seq >= a.first[a.Epoch] && !beside(x):
+			looked = terms(x)
+		}
+	}
+	now := a.now()
+	a.Bound = cmp.Or(own, other, looked, &now)
+}
+
+func (a *accounting) now() Terms {
+	return Terms{a.look.Alpha, a.look.Effect, a.look.Fingerprint, a.look.Margin}
 }
 
 func terms(l Line) *Terms { return &Terms{l.Alpha, l.Effect, l.Fingerprint, l.Margin} }

@@ -96,6 +96,17 @@ func (l *Lock) State(id ID) State {
 	return c
 }
 
+// Has says whether the label itself has a line that gives it the identity's
+// capture.
+func (l *Lock) Has(label graph.Label, id ID) bool {
+	s := l.view().states[id]
+	if s == nil {
+		return false
+	}
+	_, ok := s.said(Line{Label: label, ID: id, Capture: s.Line.Capture})
+	return ok
+}
+
 // Looks gives the looks at a label's block, in order.
 func (l *Lock) Looks(label graph.Label, block string) []Line {
 	return slices.Clone(l.view().looks[look{label, block}])
