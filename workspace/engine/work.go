@@ -88,9 +88,14 @@ func (b *build) check(n *node) outcome {
 	}
 	if n.action.Sample != nil {
 		out := b.findDraw(n, !b.plan && b.again == nil)
-		if b.again != nil { // see recordedDraw
-			out.hit = false
+		var lost *LostError
+		switch { // see recordedDraw
+		case b.again == nil:
+			return out
+		case errors.As(out.err, &lost):
+			return outcome{}
 		}
+		out.hit = false
 		return out
 	}
 	enc, err := n.action.Encode(b.o.Store.Func(), n.inputs)
