@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,12 +48,12 @@ func (b *build) process(ctx context.Context, n *node) (*sandbox.Result, error) {
 	}
 	if i := n.inputIndex(graph.StdinName); i >= 0 {
 		f := n.action.Inputs[i].File
-		rc, err := b.blob(f, n.inputs.Files[i].Digest).Open()
+		// Whole before the process begins: damage is found at the end.
+		data, err := starlark.ReadBlob(b.blob(f, n.inputs.Files[i].Digest))
 		if err != nil {
 			return nil, &starlark.InputError{File: f, Err: err}
 		}
-		defer rc.Close()
-		spec.Stdin = rc
+		spec.Stdin = bytes.NewReader(data)
 	}
 	res, err := b.o.Runner.Run(ctx, spec)
 	if ctx.Err() != nil {
