@@ -71,6 +71,9 @@ type spending struct {
 	reserved float64
 	running  int
 	most     map[graph.Label]float64 // that a rep of a target has cost
+	// asked are targets of unknown price of which a rep was begun under a budget:
+	// until it has told what it cost, or hasn't, the others wait.
+	asked map[graph.Label]*node
 }
 
 // settle takes a draw's reservation back for what it really cost. One that did
@@ -82,8 +85,11 @@ func (s *spending) settle(n *node, out outcome) {
 	}
 	s.reserved -= d.reserve
 	s.running--
+	if s.asked[n.action.Owner] == n {
+		s.asked[n.action.Owner] = nil
+	}
 	switch usd := n.usd(); {
-	case out.hit: // found after all
+	case out.hit || len(out.damaged) > 0: // found after all, or not begun
 		s.draws--
 	case usd != nil:
 		s.spent += *usd
@@ -125,7 +131,7 @@ func (b *build) dispatchDraws() (run []*node) {
 			wait, denied := b.mayDraw(n)
 			if wait {
 				b.wanted = wanted[i:]
-				return run
+				break
 			}
 			if denied != nil {
 				denied.Rep, denied.Why = repName(n.action.Sample), n.why
@@ -135,9 +141,15 @@ func (b *build) dispatchDraws() (run []*node) {
 			}
 		} else {
 			n.draw.reserve = -1
+			n.begin() // its twin does: the other of its pair need not wait
 		}
 		if n = b.start(n); n != nil {
 			run = append(run, n)
+		}
+	}
+	if len(run) > 0 {
+		for _, n := range wanted { // also what waits for a twin: before anyone sees a reply
+			b.bind(n) // whoever draws gets the error
 		}
 	}
 	return run
@@ -167,11 +179,19 @@ func (b *build) mayDraw(n *node) (wait bool, _ *DeniedError) {
 		switch {
 		case !known && !c.Unpriced:
 			return false, &DeniedError{Budget: true, Cause: "its price isn't known, and there is a budget"}
+		case !known && s.asked[n.action.Owner] != nil:
+			return true, nil
 		case s.spent+s.reserved+usd > c.Budget && s.reserved > 0:
 			return true, nil
 		case s.spent+s.reserved+usd > c.Budget:
 			return false, &DeniedError{Budget: true, Cause: fmt.Sprintf("the budget of $%.2f is reached: $%.4g spent, $%.4g expected for the next", c.Budget, s.spent, usd)}
 		}
+	}
+	if _, asked := s.asked[n.action.Owner]; c.Budget > 0 && !known && !asked {
+		if s.asked == nil {
+			s.asked = map[graph.Label]*node{}
+		}
+		s.asked[n.action.Owner] = n
 	}
 	s.draws++
 	s.running++
@@ -206,7 +226,7 @@ func (b *build) schedule(wanted []*node) {
 	for i, n := range wanted[min(1, len(wanted)):] {
 		before := wanted[i]
 		if before.action.Owner == n.action.Owner && before.action.Sample.Index == n.action.Sample.Index {
-			n.draw.after = before
+			n.draw.after = before.draw
 		}
 	}
 }

@@ -25,7 +25,7 @@ type drawState struct {
 	stopped []draws.ID // former identities, that a limit stopped which has been raised since
 	had     bool       // the lock or the store had it before this build
 	usd     *float64   // what it cost, as it reported; nil: it didn't
-	after   *node      // of its pair, to be begun first
+	after   *drawState // of its pair, to be begun first
 	reserve float64    // of the budget, while it is being drawn
 	begun   chan struct{}
 	once    sync.Once // closes begun
@@ -222,7 +222,7 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 	if err := b.readFacts(n, f); err != nil {
 		return nil, err
 	}
-	if !locked && adopt {
+	if adopt && !d.lock.Has(n.action.Owner, d.id) { // also of what another label drew
 		if err := b.adopt(n, digest); err != nil {
 			return nil, err
 		}

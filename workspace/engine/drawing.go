@@ -10,6 +10,7 @@ import (
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/sandbox/egress"
+	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -37,7 +38,7 @@ func (b *build) draw(ctx context.Context, n *node) (out outcome) {
 	defer n.begin() // whatever happens, the other of its pair need not wait longer
 	if d.after != nil {
 		select {
-		case <-d.after.draw.begun:
+		case <-d.after.begun:
 		case <-ctx.Done():
 			return outcome{err: ctx.Err()}
 		}
@@ -83,13 +84,29 @@ func (b *build) intend(n *node) (draws.Line, error) {
 	if err := b.recoverLock(d.lock, run); err != nil {
 		return draws.Line{}, err
 	}
+	if err := b.bind(n); err != nil {
+		return draws.Line{}, err
+	}
+	intent := draws.NewIntent(owner, d.id, run.ID)
+	_, err = d.lock.Append(intent)
+	var open *draws.OpenError
+	if errors.As(err, &open) && !run.Alive(open.Intent.Run) { // it died since
+		if _, err = d.lock.Recover(run.ID, run.Alive); err == nil {
+			_, err = d.lock.Append(intent)
+		}
+	}
+	return intent, err
+}
+
+// bind notes, once, what the node's reps will be scored with.
+func (b *build) bind(n *node) error {
 	type place struct {
 		owner graph.Label
 		block string
 		epoch int
 	}
-	lines := []draws.Line{draws.NewIntent(owner, d.id, run.ID)}
-	_, err = b.bound.get(place{owner, d.id.Sample.Block, d.id.Sample.Epoch}, func() (struct{}, error) {
+	d, owner := n.draw, n.action.Owner
+	_, err := b.bound.get(place{owner, d.id.Sample.Block, d.id.Sample.Epoch}, func() (struct{}, error) {
 		h := b.historyOf(n)
 		if h == nil {
 			return struct{}{}, nil
@@ -100,17 +117,7 @@ func (b *build) intend(n *node) (draws.Line, error) {
 		}
 		return struct{}{}, err
 	})
-	if err != nil {
-		return draws.Line{}, err
-	}
-	_, err = d.lock.Append(lines...)
-	var open *draws.OpenError
-	if errors.As(err, &open) && !run.Alive(open.Intent.Run) { // it died since
-		if _, err = d.lock.Recover(run.ID, run.Alive); err == nil {
-			_, err = d.lock.Append(lines...)
-		}
-	}
-	return lines[0], err
+	return err
 }
 
 // recoverLock closes, once a build, what runs that died have left open.
@@ -232,7 +239,10 @@ func infrastructure(res *sandbox.Result, err error, stalled string) (out outcome
 	var unavailable *sandbox.UnavailableError
 	var store *storeError
 	var setup *sandbox.SetupError
+	var input *starlark.InputError
 	switch {
+	case errors.As(err, &input): // it is made again, or the user changed it: nothing ran
+		return outcome{}, ""
 	case errors.As(err, &unavailable):
 		return outcome{err: err}, err.Error()
 	case errors.As(err, &store):
