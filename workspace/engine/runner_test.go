@@ -17,6 +17,7 @@ import (
 	"github.com/evalbuild/eval/rules"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/sandbox/collect"
+	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -29,10 +30,13 @@ import (
 //	NAME->TO     makes a link
 //	NAME/        makes an empty folder
 //	err:TEXT out:TEXT    writes to stderr and stdout
-//	code:N limit:NAME reject:NAME
+//	code:N signal:N limit:NAME reject:NAME survivor:N
+//	refused:REASON       asks the proxy for api.test:443, which refuses so
 type fakeRunner struct {
 	store *cas.Store
 	fail  func(sandbox.Spec) error // may be nil
+	// words gives further words, by what was on the standard input; may be nil.
+	words func(call int, stdin string) ([]string, error)
 
 	mu    sync.Mutex
 	specs []sandbox.Spec
@@ -50,9 +54,24 @@ func (r *fakeRunner) Run(ctx context.Context, spec sandbox.Spec) (*sandbox.Resul
 			return nil, err
 		}
 	}
-	res := &sandbox.Result{Record: sandbox.Record{Tier: "fake"}}
+	words := slices.Clone(spec.Args[1:])
+	if r.words != nil {
+		var stdin []byte
+		if spec.Stdin != nil {
+			var err error
+			if stdin, err = io.ReadAll(spec.Stdin); err != nil {
+				return nil, err
+			}
+		}
+		more, err := r.words(n, string(stdin))
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, more...)
+	}
+	res := &sandbox.Result{Record: sandbox.Record{Tier: "fake", Mounts: []sandbox.Mount{}}}
 	made := map[string]collect.File{}
-	for _, word := range spec.Args[1:] {
+	for _, word := range words {
 		word = graph.Unmark(word)
 		kind, text, ok := strings.Cut(word, ":")
 		switch {
@@ -66,6 +85,17 @@ func (r *fakeRunner) Run(ctx context.Context, spec sandbox.Spec) (*sandbox.Resul
 			continue
 		case ok && kind == "code":
 			res.Status.Code = int(text[0] - '0')
+			continue
+		case ok && kind == "signal":
+			res.Status = sandbox.Status{Code: -1, Signal: int(text[0] - '0')}
+			continue
+		case ok && kind == "survivor":
+			res.Survivors = int(text[0] - '0')
+			continue
+		case ok && kind == "refused":
+			res.Egress = append(res.Egress, egress.Attempt{
+				Host: "api.test", Port: 443, Seq: len(res.Egress) + 1, Verdict: egress.Refused, Reason: text, Via: "connect",
+			})
 			continue
 		case ok && kind == "limit":
 			res.Limits = append(res.Limits, text)
