@@ -300,7 +300,7 @@ func (a *accounting) looksAt(block string, from, to int64) (looks []Line) {
 		}
 	}
 	slices.SortFunc(looks, func(x, y Line) int {
-		return cmp.Or(cmp.Compare(x.Seq, y.Seq), x.Label.Compare(y.Label), cmp.Compare(x.N, y.N), strings.Compare(fmt.Sprint(x.Looked), fmt.Sprint(y.Looked)))
+		return cmp.Or(cmp.Compare(x.Seq, y.Seq), x.Label.Compare(y.Label), strings.Compare(fmt.Sprint(x.Looked), fmt.Sprint(y.Looked)))
 	})
 	return looks
 }
