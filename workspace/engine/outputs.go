@@ -30,7 +30,7 @@ func (b *build) takeOutputs(class cas.Class, a *graph.Action, collected []collec
 				file.Digest = b.o.Store.Func().Sum(nil)
 			}
 			if class == cas.Capture {
-				if err := b.promote(file.Digest); err != nil {
+				if err := b.promote(&file); err != nil {
 					return r, err
 				}
 			}
@@ -50,12 +50,20 @@ func (b *build) takeOutputs(class cas.Class, a *graph.Action, collected []collec
 	return r, nil
 }
 
-// promote makes a blob that was collected one of a capture.
-func (b *build) promote(d cas.Digest) error {
-	if d.Size == 0 {
+// promote makes a file that was collected one of a capture.
+func (b *build) promote(f *cas.OutputFile) error {
+	if f.Inlined() {
 		return nil
 	}
-	rc, err := b.o.Store.Open(d)
+	if f.Digest.Size <= maxInline {
+		data, err := b.o.Store.Read(f.Digest)
+		if err != nil {
+			return &storeError{err}
+		}
+		f.Contents = data
+		return nil
+	}
+	rc, err := b.o.Store.Open(f.Digest)
 	if err != nil {
 		return &storeError{err}
 	}
