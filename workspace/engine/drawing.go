@@ -155,7 +155,7 @@ func (b *build) historyOf(n *node) *node {
 			h.inputs.Files[i] = c
 		}
 		var err error
-		h.inputs.Platform = here
+		h.inputs.Platform = b.platform()
 		if h.inputs.Mounts, err = b.mounts(h); err != nil {
 			return nil
 		}

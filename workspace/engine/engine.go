@@ -38,6 +38,9 @@ type Options struct {
 	Runner Runner // nil: no process can run here
 	Tools  Tools  // nil: no tool can be found here
 	Locks  Locks  // nil: no tool is locked
+	// Recorded stands for this machine when what ran elsewhere is verified; tools
+	// are not looked for then. nil: this machine.
+	Recorded *Recorded
 	// DrawLock opens the draws.lock of a label's package; it is asked once a build
 	// and package. nil: nothing can be drawn here.
 	DrawLock func(owner graph.Label) (*draws.Lock, error)

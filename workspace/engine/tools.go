@@ -43,6 +43,9 @@ func (b *build) mounts(n *node) ([]graph.Mount, error) {
 	if len(n.action.Tools) == 0 {
 		return nil, nil
 	}
+	if b.o.Recorded != nil {
+		return b.o.Recorded.Mounts(toolLabels(n.action))
+	}
 	r, err := b.resolution(n)
 	if err != nil {
 		return nil, err

@@ -67,8 +67,7 @@ func (r *recomputed) fault(f Fault) {
 // is a fault, and goes to the store's quarantine.
 func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Fault, *Report, error) {
 	b := e.newBuild(targets, false)
-	b.again = &recomputed{blobs: map[cas.Digest][]byte{}}
-	if err := b.run(ctx); err != nil {
+	if err := b.recomputeAll(ctx); err != nil {
 		return nil, b.report(), err
 	}
 	for _, t := range targets {
@@ -76,6 +75,16 @@ func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Faul
 			return nil, b.report(), err
 		}
 	}
+	return b.sortedFaults(), b.verified(), nil
+}
+
+// recomputeAll runs the build without trust in any result.
+func (b *build) recomputeAll(ctx context.Context) error {
+	b.again = &recomputed{blobs: map[cas.Digest][]byte{}}
+	return b.run(ctx)
+}
+
+func (b *build) sortedFaults() []Fault {
 	faults := b.again.faults
 	slices.SortFunc(faults, func(x, y Fault) int {
 		if c := x.Label.Compare(y.Label); c != 0 {
@@ -83,9 +92,14 @@ func (e *Engine) Verify(ctx context.Context, targets []*starlark.Target) ([]Faul
 		}
 		return bytes.Compare([]byte(x.Path+x.Where), []byte(y.Path+y.Where))
 	})
+	return faults
+}
+
+// verified is the report of a build that recomputed.
+func (b *build) verified() *Report {
 	rep := b.report()
 	rep.Unverifiable = int(b.again.unverifiable.Load())
-	return faults, rep, nil
+	return rep
 }
 
 // recompute is execute for Verify.

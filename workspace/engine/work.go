@@ -76,7 +76,7 @@ func (b *build) takeInputs(n *node) error {
 		n.inputs.Files[i] = c
 	}
 	var err error
-	n.inputs.Platform = here
+	n.inputs.Platform = b.platform()
 	n.inputs.Mounts, err = b.mounts(n)
 	return err
 }
