@@ -30,6 +30,7 @@ var layers = []struct {
 	{"workspace/statcache", nil},
 	{"workspace/graph", []string{"cas"}},
 	{"workspace/draws", []string{"workspace/graph", "cas"}},
+	{"workspace/sets", []string{"workspace/graph", "workspace/draws", "cas"}},
 	{"workspace/engine", []string{"workspace/graph", "workspace/draws", "cas", "sandbox", "starlark"}},
 	{"cmd", []string{"cas", "rules", "sandbox", "starlark", "workspace"}},
 }
