@@ -94,7 +94,7 @@ func newApp() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			buildCommand(), planCommand(), showCommand(), queryCommand(), actionsCommand(), explainCommand(),
-			verifyCommand(), coverageCommand(), ledgerCommand(), lockCommand(), doctorCommand(), gcCommand(), cleanCommand(), newCommand(), shellenvCommand(), versionCommand(),
+			verifyCommand(), coverageCommand(), ledgerCommand(), publishCommand(), lockCommand(), doctorCommand(), gcCommand(), cleanCommand(), newCommand(), shellenvCommand(), versionCommand(),
 		},
 		CommandNotFound: func(*cli.Context, string) {},
 		Action: func(c *cli.Context) error {

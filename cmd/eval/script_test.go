@@ -53,6 +53,8 @@ func TestScripts(t *testing.T) {
 			"jsonl":   jsonl,
 			"sums":    sums,
 			"json":    jsonFileOf,
+			"forge":   forge,
+			"found":   found,
 		},
 		Condition: func(cond string) (bool, error) {
 			switch cond {

@@ -35,6 +35,7 @@ type session struct {
 	store  *cas.Store
 	state  string // folder of this workspace's state in the cache root
 	loader *starlark.Loader
+	files  engine.Sources // what actions read
 	tools  tools
 	// sandbox runs processes; nil until an engine is made.
 	sandbox *sandbox.Sandbox
@@ -87,14 +88,18 @@ func open(s *settings) (*session, error) {
 	if err != nil || rel == "." {
 		rel = ""
 	}
-	ses := &session{settings: s, ws: ws, root: root, cwd: filepath.ToSlash(rel), store: store, state: state}
-	ses.loader = starlark.New(starlark.Options{
-		Files: files{ws}, Module: ws.Module().Name, Config: s.set,
+	ses := &session{settings: s, ws: ws, root: root, cwd: filepath.ToSlash(rel), store: store, state: state, files: sources(files{ws})}
+	ses.loader = ses.newLoader(files{ws})
+	ses.tools = tools{hosttools.New(hosttools.Options{Func: store.Func(), Cache: filepath.Join(state, "tools"), Now: time.Now})}
+	return ses, nil
+}
+
+func (s *session) newLoader(f starlark.Files) *starlark.Loader {
+	return starlark.New(starlark.Options{
+		Files: f, Module: s.ws.Module().Name, Config: s.set,
 		Print:    func(msg string) { fmt.Fprintln(os.Stderr, safe(msg)) },
 		Unsealed: s.values["seal"] == "none",
 	})
-	ses.tools = tools{hosttools.New(hosttools.Options{Func: store.Func(), Cache: filepath.Join(state, "tools"), Now: time.Now})}
-	return ses, nil
 }
 
 // storeRoots are the folders of pure results and of captures.
@@ -223,7 +228,7 @@ func (s *session) warnUnusedSettings() {
 
 // engine makes the engine with this session's parts.
 func (s *session) engine(o engine.Options) *engine.Engine {
-	o.Store, o.Sources = s.store, sources(files{s.ws})
+	o.Store, o.Sources = s.store, s.files
 	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
 	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going") || o.KeepGoing, time.Now
 	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")

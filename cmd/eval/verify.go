@@ -21,8 +21,17 @@ import (
 func verifyCommand() *cli.Command {
 	flags := append(slices.Clone(loadFlags), flagJobs,
 		&cli.BoolFlag{Name: "blobs", DisableDefaultText: true, Usage: "read and hash everything in the store too; what is damaged is moved to its quarantine folder, but for captures"})
-	return verb("verify", "compute everything again from recorded bytes and compare", "PATTERN...", flags,
-		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runVerify) })
+	return verb("verify", "compute everything again from recorded bytes and compare", "PATTERN... | DIR...", flags,
+		func(c *cli.Context, s *settings) error {
+			dirs, err := setArgs(s.args)
+			if err != nil {
+				return err
+			}
+			if len(dirs) > 0 { // no workspace is needed
+				return verifySets(c.Context, s, dirs)
+			}
+			return withSession(c.Context, s, runVerify)
+		})
 }
 
 func runVerify(ctx context.Context, s *session) error {
@@ -64,10 +73,7 @@ func runVerify(ctx context.Context, s *session) error {
 	}
 	fmt.Fprintf(stdout, "%s recomputed from recorded bytes%s: %s\n",
 		plural(rep.Ran, "action", "actions"), runs, plural(bad, "fault", "faults"))
-	if rep.Unverifiable > 0 {
-		fmt.Fprintf(stdout, "%s unverifiable: recorded by a version of eval that compiles seals in another way\n",
-			plural(rep.Unverifiable, "seal is", "seals are"))
-	}
+	printUnverifiable(rep)
 	if locks.compared > 0 {
 		fmt.Fprintf(stdout, "%s compared with version control\n", plural(locks.compared, draws.Name, draws.Name+"s"))
 	}
@@ -121,6 +127,13 @@ func (r *recordedRuns) event(e engine.Event) {
 	}
 }
 
+func printUnverifiable(rep *engine.Report) {
+	if rep.Unverifiable > 0 {
+		fmt.Fprintf(stdout, "%s unverifiable: recorded by a version of eval that compiles seals in another way\n",
+			plural(rep.Unverifiable, "seal is", "seals are"))
+	}
+}
+
 // printProved says what it means that no fault was found.
 func printProved(recorded, unverifiable int, unsealed bool) {
 	fmt.Fprintln(stdout, "this proves that the numbers follow from the recorded bytes and the rules; it doesn't prove where those bytes came from")
@@ -145,6 +158,9 @@ func verdictOfFaults(n int) error {
 
 func printFault(f engine.Fault) {
 	name := f.Label.String()
+	if f.Label == (graph.Label{}) {
+		name = "set"
+	}
 	if f.Path != "" {
 		name += " " + f.Path
 	}
