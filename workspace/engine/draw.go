@@ -291,6 +291,9 @@ func (f *foundDraw) raised(n *node) (string, error) {
 // nothingDrawn is the result of a withdrawn rep that isn't there.
 func (b *build) nothingDrawn(n *node) outcome {
 	empty := b.o.Store.Func().Sum(nil)
+	if b.again != nil {
+		b.again.put(b.o.Store.Func(), nil)
+	}
 	out := outcome{hit: true, outputs: make([]output, len(n.action.Outputs))}
 	for i := range out.outputs {
 		out.outputs[i] = output{digest: empty, inlined: true}
@@ -304,6 +307,8 @@ func (b *build) nothingDrawn(n *node) outcome {
 func (b *build) mustDraw(n *node) outcome {
 	free, err := b.Unlocked(n.action)
 	switch {
+	case b.again != nil: // it isn't, here
+		return outcome{}
 	case err != nil:
 		return outcome{err: err}
 	case len(free) > 0: // what is drawn must say with what
