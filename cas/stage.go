@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -67,12 +68,26 @@ func (s *Store) stage(d Digest, mode fs.FileMode, path string, fill func(temp *o
 		err = setTime(name, Stamp(d))
 	}
 	if err == nil {
-		err = s.place(s.cache, d, name, path)
+		err = s.placeOnce(d, mode, name, path)
 	}
 	if err != nil {
 		return errors.Join(err, ignoreAbsent(os.Remove(name)))
 	}
 	return nil
+}
+
+// placeOnce is place for a file that another may have made meanwhile: whoever
+// has that one open and is about to bind it looks whether it still has its name.
+func (s *Store) placeOnce(d Digest, mode fs.FileMode, temp, path string) error {
+	unlock, err := s.lockOffset(context.Background(), blobOffset(d))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if fi, err := os.Lstat(path); err == nil && Stamped(fi, d) && fi.Mode() == mode {
+		return os.Remove(temp)
+	}
+	return s.cache.rename(temp, path)
 }
 
 func stageBlob(temp *os.File, r *blobReader) error {

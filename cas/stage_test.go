@@ -210,3 +210,34 @@ func BenchmarkStage(b *testing.B) {
 		}
 	})
 }
+
+// TestStageKeepsOne: who stages the same at the same time gets one file, which
+// stays the one that it is.
+func TestStageKeepsOne(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		for round := range 20 {
+			b := noise(uint64(round), 4<<10)
+			d := BLAKE3.Sum(b)
+			infos := make([]fs.FileInfo, 8)
+			var g sync.WaitGroup
+			for i := range infos {
+				g.Go(func() {
+					path, err := s.Stage(d, false, opens(b))
+					if err == nil {
+						infos[i], err = os.Lstat(path)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			g.Wait()
+			for _, fi := range infos {
+				if fi == nil || !os.SameFile(fi, infos[0]) {
+					t.Fatal("one was replaced by another")
+				}
+			}
+		}
+		wantNoTemp(t, s)
+	})
+}

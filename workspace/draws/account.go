@@ -129,6 +129,7 @@ type accounting struct {
 	first   map[int]int64 // epoch -> seq of its first line in the present block
 	had     int64         // seq of the first capture in the present block and epoch
 	began   int64         // seq of the label's own first line of a rep
+	last    int64         // seq of the last line that gives one of the reps its capture
 }
 
 // takeReps notes what each rep is, and which labels it has lines under.
@@ -147,6 +148,7 @@ func (a *accounting) takeReps(reps []Rep) {
 		a.blocks[r.Sample.Stream] = r.Sample.Block
 		line := RepLine{Stopped: len(r.Stopped)}
 		if s := a.view.states[r.ID]; s != nil && s.Line.Kind != "" {
+			a.last = max(a.last, s.Line.Seq)
 			line.Capture, line.Attempts = digestName(s.Line), max(1, s.Attempts)
 			line.Adopted, line.Abandoned, line.Rivals = s.Line.Kind == Adopted, s.Abandoned, len(s.Rivals)
 			if runs[r.Sample.Index] == nil {
@@ -325,13 +327,16 @@ func (a *accounting) takeLooks() {
 	}
 	beside := func(x Line) bool { return x.Label != a.label && x.Seq > a.began }
 	a.bind(beside)
+	var seqs []int64
 	for _, x := range a.looksAt(a.Block, first, 0) {
 		if x.N > 0 && !(beside(x) && x.N == a.look.N) {
 			a.Looks = append(a.Looks, Seen{*terms(x), x.Conclusion, x.N, x.Verdict})
+			seqs = append(seqs, x.Seq)
 		}
 	}
+	// A look before the last of the reps was had saw something else than these.
 	now := a.now()
-	for n := len(a.Looks); n > 0 && a.Looks[n-1].Terms == now && a.Looks[n-1].N == a.look.N; n-- {
+	for n := len(a.Looks); n > 0 && a.Looks[n-1].Terms == now && a.Looks[n-1].N == a.look.N && seqs[n-1] > a.last; n-- {
 		a.Looks = a.Looks[:n-1]
 	}
 }

@@ -248,6 +248,28 @@ func TestAccountLooks(t *testing.T) {
 	same(t, "beside it, of others", ns(g.account(labelA, "f", reps(two))), []int{2, 4, 3, 4})
 }
 
+// TestAccountLooksAndDraws: a look before one of the reps was had isn't the one
+// that is being made, though nothing else changed: a limit was raised, or a rep
+// withdrawn.
+func TestAccountLooksAndDraws(t *testing.T) {
+	g := newLedger(t)
+	ids := at("b", 1, 2)
+	g.bind(labelA, ids[0], "f")
+	g.draw(labelA, runA, ids...)
+	g.look(labelA, "b", "f", 2, "INERT")
+	again := ids[3]
+	again.Sample.Redraw = 1
+	again = identity(again.Sample)
+	g.draw(labelA, runA, again)
+	now := reps([]ID{ids[0], ids[1], ids[2], again})
+	first := g.account(labelA, "f", now)
+	if len(first.Looks) != 1 {
+		t.Fatalf("looks %v", first.Looks)
+	}
+	g.look(labelA, "b", "f", 2, "BEHAVIORAL")
+	same(t, "scored", g.account(labelA, "f", now), first)
+}
+
 // TestAccountEarlier: draws that are none of the reps now, and why.
 func TestAccountEarlier(t *testing.T) {
 	g := newLedger(t)
