@@ -114,6 +114,24 @@ func (s *session) verifyStore(ctx context.Context) (bad int, err error) {
 	return bad, nil
 }
 
+// unfaulted counts the problems of actions that no fault tells of already.
+func unfaulted(rep *engine.Report, faults []engine.Fault) (n int) {
+	type slot struct {
+		label graph.Label
+		path  string
+	}
+	told := map[slot]bool{}
+	for _, f := range faults {
+		told[slot{f.Label, f.Path}] = true
+	}
+	for _, p := range rep.Problems {
+		if s := p.Action.Slot(); !told[slot{s.Owner, s.Path}] {
+			n++
+		}
+	}
+	return n
+}
+
 // recordedRuns counts what verify takes as recorded: it runs no process.
 type recordedRuns struct{ processes, reps int }
 
