@@ -4,7 +4,7 @@ export CGO_ENABLED = 0
 GO         ?= go
 PREFIX     ?= $(HOME)/.local
 
-.PHONY: build examples deps test race lint cross escape bench fuzz install clean
+.PHONY: build examples deps test race lint cross escape soak bench fuzz install clean
 
 build: bin/ev
 
@@ -47,6 +47,11 @@ cross:
 # What is tried against the seal, as root and as an ordinary user.
 escape:
 	$(GO) test -timeout 10m ./sandbox/escape
+
+# Builds and appends that are killed at random, a thousand times and more.
+soak:
+	$(GO) test -timeout 10m -run TestKill ./workspace/draws -soak
+	$(GO) test -timeout 60m -run TestSoak ./cmd/eval -soak -v
 
 bench: build
 	$(GO) test -run '^$$' -bench Seal -benchtime 1x ./sandbox
