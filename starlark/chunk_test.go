@@ -23,7 +23,8 @@ import (
 //	log TEXT                      what print() writes, in any order
 //	rules                         @eval//rules: has the built-in rules
 //
-// and continues with the files, each below a line `=== path`. A comment
+// and continues with the files, each below a line `=== path`; one whose only
+// line is `USE path` is that of an earlier chunk of the file. A comment
 // `### "regexp"` says that there is an error at its line, and its message; all
 // errors are said. The other lines of an error's message are matched, too.
 type chunk struct {
@@ -51,6 +52,7 @@ func readChunks(t *testing.T, file string) []chunk {
 		t.Fatal(err)
 	}
 	var out []chunk
+	shared := map[string]string{} // the last body of each path
 	for text := range strings.SplitSeq("\n"+string(data), "\n---\n") {
 		c := chunk{files: map[string]string{}, config: map[string]string{}}
 		parts := strings.Split(text, "\n=== ")
@@ -81,6 +83,10 @@ func readChunks(t *testing.T, file string) []chunk {
 		}
 		for _, p := range parts[1:] {
 			name, body, _ := strings.Cut(p, "\n")
+			if used, ok := strings.CutPrefix(strings.TrimSuffix(body, "\n"), "USE "); ok {
+				body = shared[used]
+			}
+			shared[name] = body
 			c.files[name] = body + "\n"
 			for i, line := range strings.Split(body, "\n") {
 				m := errorComment.FindStringSubmatch(line)
