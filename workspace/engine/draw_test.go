@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/workspace/draws"
 )
 
@@ -187,323 +185,96 @@ func TestPlanDraws(t *testing.T) {
 	f.draws(0)
 }
 
-// TestLost: what the lock lists and the store lacks is never drawn again.
-func TestLost(t *testing.T) {
-	f := newDrawFixture(t, luck)
-	f.draws(4)
-	was := f.lockText("p")
-	f.lose("treatment-2")
-	b := f.run(context.Background())
-	f.check(b.err)
-	var lost *LostError
-	if err := b.problems()["treatment-2"]; !errors.As(err, &lost) || len(b.Problems) != 1 || b.Problems[0].Infra || b.Drawn != 0 {
-		t.Fatalf("%v", b.problems())
-	}
-	if h := lost.Hints(); len(h) != 2 || !strings.Contains(h[0], "--store=DIR") || !strings.Contains(h[1], `epoch = 2, epochs = {1: "blob lost"}`) {
-		t.Errorf("hints %q", h)
-	}
-	f.consent = Consent{} // and nobody is told that it would be drawn
-	b = f.run(context.Background())
-	if err := b.problems()["treatment-2"]; !errors.As(err, &lost) {
-		t.Errorf("%v", b.problems())
-	}
-	if got := f.planned(); got != nil {
-		t.Errorf("planned %q", got)
-	}
-	f.consent = Consent{Draws: AnyDraws}
-	if f.lockText("p") != was {
-		t.Error("the lock changed")
-	}
-	// Another one in its place is no better.
-	s := f.store()
-	other := must(s.Lookup(cas.Capture, f.keyOf("control-2")))
-	f.check(s.PutResult(cas.Capture, f.keyOf("treatment-2"), other))
-	b = f.run(context.Background())
-	if err := b.problems()["treatment-2"]; !errors.As(err, &lost) || !strings.Contains(err.Error(), "the store has another one") {
-		t.Errorf("%v", b.problems())
-	}
-	// It goes on in another epoch, without the one that is lost.
-	f.lose("treatment-2")
-	f.edit("p/BUILD.star", "reps = 2", `reps = 2, epoch = 2, epochs = {1: "blob lost"}`)
-	f.draws(4)
-	f.wantCard("luck", map[string]string{"epoch": "2", "arms.treatment.drawn": "2", "all_draws": "map[control:[0 4] treatment:[0 3]]"})
-	withdrawn := f.card("luck")["withdrawn"].([]any)
-	if got := fmt.Sprint(withdrawn); len(withdrawn) != 1 || !strings.Contains(got, "reason:blob lost") || !strings.Contains(got, "counts:map[control:[0 2 2] treatment:[0 1 2]]") || !strings.Contains(got, "verdict:INERT") {
-		t.Errorf("withdrawn %s", got)
-	}
-	f.draws(0)
-}
+// TestBlind: a discriminator sees nothing that tells the arm. One that shows all
+// it can see shows the same of equal replies; with the arms' producers swapped,
+// each reply is judged as before.
+func TestBlind(t *testing.T) {
+	const build = `
+def tell(rep):
+    seen = [dir(rep), rep.reply, rep.commands, rep.usage, [[dir(e), e] for e in rep.events], str(rep)]
+    return degraded(str(seen))
 
-// TestEpochs: an epoch or a redraw is never lowered, under no label.
-func TestEpochs(t *testing.T) {
-	f := newDrawFixture(t, luck)
-	f.draws(4)
-	refused := func(target, old, now, want, hint string) {
-		t.Helper()
-		build := string(must(f.memory.read("p/BUILD.star")))
-		for _, name := range []string{target, "another"} {
-			f.edit("p/BUILD.star", fmt.Sprintf("name = %q", target), fmt.Sprintf("name = %q", name))
-			f.edit("p/BUILD.star", old, now)
-			b := f.run(context.Background())
-			f.check(b.err)
-			got := b.problems()["treatment-2"]
-			var hinted interface{ Hints() []string }
-			if b.Drawn != 0 || !errors.As(got, &hinted) || !strings.Contains(got.Error(), want) || !strings.Contains(hinted.Hints()[0], hint) {
-				t.Errorf("%s with %q: drew %d: %v", name, now, b.Drawn, b.problems())
-			}
-			for _, p := range b.Problems {
-				if p.Infra {
-					t.Errorf("%v is the user's", p.Err)
-				}
-			}
-			f.set("p/BUILD.star", build)
-		}
-	}
-	f.keep = true
-	const two = `reps = 2, epoch = 2, epochs = {1: "egress was open"}`
-	f.edit("p/BUILD.star", "reps = 2", two)
-	f.draws(4)
-	was := f.lockText("p")
-	refused("luck", two, "reps = 2", "epoch is 1, and draws.lock has reps of //p:luck of epoch 2: an epoch is never lowered", "epoch = 2")
-	f.edit("p/BUILD.star", two, two+`, withdraw = {"treatment-2": ["laptop slept"]}`)
-	f.draws(1)
-	f.wantCard("luck", map[string]string{"arms.treatment.used": "2", "arms.treatment.drawn": "2"})
-	refused("luck", `, withdraw = {"treatment-2": ["laptop slept"]}`, "",
-		"treatment-2 of //p:luck was withdrawn 1 times by draws.lock, and 0 times here", `withdraw = {"treatment-2": […]} with 1 reasons`)
-	f.draws(0)
-	if got := f.lockText("p"); !strings.HasPrefix(got, was) {
-		t.Error("a line is gone")
-	}
-	// A second redraw, a third epoch.
-	f.edit("p/BUILD.star", `["laptop slept"]`, `["laptop slept", "again"]`)
-	f.draws(1)
-	f.edit("p/BUILD.star", `epoch = 2, epochs = {1: "egress was open"}`, `epoch = 3, epochs = {1: "egress was open", 2: "x"}`)
-	f.draws(4)
-	if got := fmt.Sprint(f.card("luck")["withdrawn"]); !strings.Contains(got, "epoch:1") || !strings.Contains(got, "epoch:2") {
-		t.Errorf("withdrawn %s", got)
-	}
-}
-
-// TestReps: more reps draw those that are missing, fewer say so.
-func TestReps(t *testing.T) {
-	f := newDrawFixture(t, luck)
-	f.draws(4)
-	f.edit("p/BUILD.star", "reps = 2", "reps = 4")
-	f.draws(4)
-	f.wantCard("luck", map[string]string{"looks": "2", "p_status": "invalid-after-looks", "p_value": "<nil>", "e_value": "1", "arms.control.drawn": "4"})
-	f.edit("p/BUILD.star", "reps = 4", "reps = 2")
-	f.draws(0)
-	f.wantCard("luck", map[string]string{"looks": "2", "arms.control.drawn": "4", "arms.control.used": "2"})
-	// A new name draws none, and has the history of the old one.
-	f.edit("p/BUILD.star", `name = "luck"`, `name = "fortune"`)
-	f.draws(0)
-	f.wantCard("fortune", map[string]string{"looks": "2", "arms.control.drawn": "4", "arms.control.used": "2", "arms.control.adopted": "0"})
-	f.draws(0)
-}
-
-// TestEditedArms: an edit of the treatment draws both arms anew, unless the
-// control is kept and said to be drawn apart.
-func TestEditedArms(t *testing.T) {
-	f := newDrawFixture(t, luck)
-	f.draws(4)
-	f.set("p/t.md", "Be very lucky.\n")
-	if got := f.planned(); len(got) != 4 {
-		t.Errorf("planned %q", got)
-	}
-	f.edit("p/BUILD.star", "reps = 2", "reps = 2, reuse_control = True") // first now
-	if got := f.planned(); !slices.Equal(got, []string{"treatment-1", "treatment-2"}) {
-		t.Errorf("planned %q", got)
-	}
-	f.draws(2)
-	if got := fmt.Sprint(at(f.card("luck"), "eligibility.reasons")); !strings.Contains(got, "arms-drawn-apart") {
-		t.Errorf("reasons %s", got)
-	}
-	if got := fmt.Sprint(f.card("luck")["prior_draws"]); !strings.Contains(got, "changed:[block]") || !strings.Contains(got, "count:2") || !strings.Contains(got, "verdict:INERT") {
-		t.Errorf("prior_draws %s", got)
-	}
-	f.draws(0)
-	f.edit("p/BUILD.star", "reps = 2, reuse_control = True", "reps = 2")
-	f.draws(2) // the treatment of this block is there, its control isn't
-	f.wantCard("luck", map[string]string{"arms.control.drawn": "2"})
-	f.set("p/t.md", "Be lucky.\n") // and back
-	f.draws(0)
-}
-
-// TestLimits: a rep that a limit stopped is asked again, once, when that limit
-// is raised.
-func TestLimits(t *testing.T) {
-	build := strings.Replace(luck, `tool = ":sh"`, `tool = ":sh", seal = ":s"`, 1)
-	f := newDrawFixture(t, `seal(name = "s", wall = "60s", memory = "64MiB")`+build)
-	stop := "limit:wall"
-	f.jobs = 1
-	f.runner.words = func(n int, stdin string) ([]string, error) {
-		words := []string{fmt.Sprintf("out:reply %d", n)}
-		if strings.Contains(stdin, "---") && stop != "" {
-			words = append(words, stop)
-		}
-		return words, nil
-	}
-	f.draws(4)
-	f.wantCard("luck", map[string]string{"arms.treatment.usable": "0"})
-	set := func(old, now string) { f.edit("p/BUILD.star", old, now) }
-	set(`memory = "64MiB"`, `memory = "128MiB"`) // not the limit that stopped it
-	f.draws(0)
-	first := f.captures()
-	set(`wall = "60s"`, `wall = "120s"`)
-	f.draws(2) // stopped again
-	second := f.captures()
-	set(`wall = "120s"`, `wall = "30s"`)
-	f.draws(0)
-	if f.captures() != first {
-		t.Error("under a lower limit the first draw counts")
-	}
-	set(`wall = "30s"`, `wall = "240s"`)
-	stop = ""
-	f.draws(2)
-	f.wantCard("luck", map[string]string{"arms.treatment.usable": "2", "arms.treatment.drawn": "2"})
-	if got := fmt.Sprint(f.card("luck")["prior_draws"]); !strings.Contains(got, "changed:[limits]") || !strings.Contains(got, "count:4") {
-		t.Errorf("prior_draws %s", got)
-	}
-	set(`wall = "240s"`, `wall = "600s"`) // nothing stopped it
-	f.draws(0)
-	set(`wall = "600s"`, `wall = "120s"`)
-	f.draws(0)
-	if f.captures() != second {
-		t.Error("under the second limit the second draw counts")
-	}
-	for rep, n := range map[string]int{"control-1": 1, "treatment-1": 3} {
-		if got := strings.Count(strings.Join(f.lines(), "\n"), "draw "+rep); got != n {
-			t.Errorf("%s was drawn %d times, not %d", rep, got, n)
-		}
-	}
-}
-
-// captures are those that the scorecard names, as text.
-func (f *drawFixture) captures() string {
-	var out []string
-	for _, r := range f.card("luck")["reps"].([]any) {
-		out = append(out, r.(map[string]any)["capture"].(string))
-	}
-	return strings.Join(out, " ")
-}
-
-// TestTwinDraws: targets with the same reps draw them once, in one package and in
-// two, and the locks of all say so after the first build.
-func TestTwinDraws(t *testing.T) {
-	for _, jobs := range []int{1, 8} {
-		twin := strings.Replace(luck, `name = "luck"`, `name = "twin"`, 1)
-		_, twin, _ = strings.Cut(twin, "\nprobe")
-		f := newDrawFixture(t, luck+"probe"+twin)
-		f.jobs = jobs
-		f.set("o/q.md", "Roll.\n")
-		f.set("o/t.md", "Be lucky.\n")
-		f.set("o/BUILD.star", drawHead+luck)
-		f.pkgs = append(f.pkgs, "o")
-		f.draws(4)
-		if f.runner.count != 4 {
-			t.Errorf("%d processes", f.runner.count)
-		}
-		locks := []string{f.lockText("p"), f.lockText("o")}
-		shown := f.outputs()
-		if c, d := f.countsOf("luck"), f.countsOf("twin"); c.Draws+c.Adopted != 4 || d.Draws+d.Adopted != 4 {
-			t.Errorf("counts %+v, %+v", c, d)
-		}
-		for range 2 {
-			f.draws(0)
-			if now := []string{f.lockText("p"), f.lockText("o")}; !slices.Equal(now, locks) {
-				t.Errorf("jobs %d: a second build wrote:\n%s%s", jobs, strings.TrimPrefix(now[0], locks[0]), strings.TrimPrefix(now[1], locks[1]))
-			}
-			f.wantOutputs(shown)
-		}
-	}
-}
-
-// TestTwoDiscriminators: probes that judge the same reps by other functions are
-// each bound before the first reply; one that joins them later is not.
-func TestTwoDiscriminators(t *testing.T) {
-	_, probe, _ := strings.Cut(luck, "\nprobe")
-	named := func(name, fn string) string {
-		return "probe" + strings.NewReplacer(`"luck"`, fmt.Sprintf("%q", name), "discriminator = six", "discriminator = "+fn).Replace(probe)
-	}
-	fn := "def one(rep): return ABSENT\n"
-	for _, first := range []string{"drawn", "adopted"} {
-		f := newDrawFixture(t, fn+luck+named("other", "one"))
-		f.jobs = 8
-		f.draws(4)
-		if first == "adopted" {
-			f.check(os.Remove(f.lockPath("p")))
-			f.draws(0)
-		}
-		f.wantCard("luck", map[string]string{"scored_as": "drawn", "looks": "1"})
-		f.wantCard("other", map[string]string{"scored_as": "drawn", "looks": "1"})
-		lock, shown := f.lockText("p"), f.outputs()
-		f.wantRan(f.draws(0))
-		f.wantOutputs(shown)
-		if f.lockText("p") != lock {
-			t.Errorf("%s: a second build wrote %s", first, strings.TrimPrefix(f.lockText("p"), lock))
-		}
-		f.redeclare("def two(rep): return PRESENT\n" + fn + luck + named("other", "one") + named("third", "two"))
-		for range 2 {
-			f.draws(0)
-			f.wantCard("luck", map[string]string{"scored_as": "drawn"})
-			f.wantCard("third", map[string]string{"scored_as": "edited-after-draw"})
-		}
-		// An edit behind a new name.
-		f.redeclare("def three(rep): return PRESENT if rep.reply else ABSENT\n" + strings.Replace(luck, "discriminator = six", "discriminator = three", 1))
-		f.edit("p/BUILD.star", `name = "luck"`, `name = "new"`)
-		f.draws(0)
-		f.wantCard("new", map[string]string{"scored_as": "edited-after-draw"})
-	}
-}
-
-// TestOtherClone: a clone with the same lock and store draws nothing and comes
-// to the same bytes.
-func TestOtherClone(t *testing.T) {
-	f := newDrawFixture(t, luck)
-	f.draws(4)
-	want := f.outputs()
-	other := newDrawFixture(t, luck)
-	other.jobs = 1
-	f.check(os.Symlink(f.storeDir(), other.storeDir()))
-	other.consent = Consent{}
-	f.check(os.WriteFile(other.lockPath("p"), []byte(f.lockText("p")), 0o644))
-	other.draws(0)
-	other.wantOutputs(want)
-	if other.lockText("p") != f.lockText("p") {
-		t.Error("the lock of the clone changed")
-	}
-}
-
-// TestTwinOfPair: the second of a pair isn't held up by a first that waits for
-// its twin in another target.
-func TestTwinOfPair(t *testing.T) {
-	f := newDrawFixture(t, "")
-	f.set("pair.star", `
-def _impl(ctx):
-    outs = []
-    for stream in ["a", "b"]:
-        exit = ctx.actions.declare_file(stream + ".json")
-        ctx.actions.run(
-            executable = ctx.attr.tool,
-            arguments = [ctx.attr.text] if stream == "b" else [],
-            exit = exit,
-            sample = sample(stream = stream, index = 1),
-        )
-        outs.append(exit)
-    return [DefaultInfo(files = outs)]
-
-pair = rule(_impl, attrs = {"tool": attr.label(), "text": attr.string()})
-`)
-	f.set("p/BUILD.star", `load("//:pair.star", "pair")`+"\n"+drawHead+`
-pair(name = "x", tool = ":sh", text = "one")
-pair(name = "y", tool = ":sh", text = "two")
-`)
+producer(name = "x", driver = "command", tool = ":sh", args = ["out:it is six"])
+producer(name = "y", driver = "command", tool = ":sh", args = ["out:it is one"])
+probe(name = "same", question = "q.md", treatment = "t.md", producer = ":x", discriminator = tell, reps = 2)
+probe(name = "xy", question = "q.md", producer = {"control": ":x", "treatment": ":y"}, discriminator = six, reps = 2)
+probe(name = "yx", question = "q.md", producer = {"control": ":y", "treatment": ":x"}, discriminator = six, reps = 2)
+`
+	f := newDrawFixture(t, build)
 	f.runner.words = nil
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	b := f.run(ctx)
-	f.check(b.err)
-	if b.Drawn != 3 || len(b.Problems) > 0 {
-		t.Errorf("drew %d: %v", b.Drawn, b.problems())
+	f.draws(12)
+	outcome := func(target, rep string) string { return fmt.Sprint(f.shown(target, "reps/"+rep+"/outcome.json")) }
+	reasons := outcome("same", "control-1")
+	if !strings.Contains(reasons, "it is six") {
+		t.Fatalf("the discriminator says nothing: %s", reasons)
 	}
+	for _, word := range []string{"control", "treatment", "luck", "Roll", "q.md", "t.md", "same", "index"} {
+		if strings.Contains(at(f.shown("same", "reps/control-1/outcome.json"), "reasons").([]any)[0].(map[string]any)["detail"].(string), word) {
+			t.Errorf("the discriminator sees %q: %s", word, reasons)
+		}
+	}
+	for _, rep := range []string{"treatment-1", "control-2", "treatment-2"} {
+		if got := outcome("same", rep); got != reasons {
+			t.Errorf("%s is seen otherwise than control-1:\n%s\n%s", rep, got, reasons)
+		}
+	}
+	for i := 1; i <= 2; i++ {
+		for _, swap := range [][2]string{{"control", "treatment"}, {"treatment", "control"}} {
+			x, y := fmt.Sprintf("%s-%d", swap[0], i), fmt.Sprintf("%s-%d", swap[1], i)
+			if a, b := outcome("xy", x), outcome("yx", y); a != b {
+				t.Errorf("%s of xy and %s of yx differ:\n%s\n%s", x, y, a, b)
+			}
+		}
+	}
+	f.wantCard("xy", map[string]string{"verdict": "REGRESSIVE"})
+	f.wantCard("yx", map[string]string{"verdict": "BEHAVIORAL"})
+}
+
+// TestProgramJudges: how a program ends is its judgement, and a result that is
+// kept; what is neither 0 nor 1 is its fault.
+func TestProgramJudges(t *testing.T) {
+	f := newDrawFixture(t, strings.Replace(luck, "discriminator = six", `discriminator = ":judge"`, 1)+`tool(name = "judge", path = "/bin/env")`+"\n")
+	judged := "code:0"
+	f.runner.words = func(_ int, stdin string) ([]string, error) {
+		if stdin == "reply" {
+			return strings.Fields(judged), nil
+		}
+		return []string{"out:reply"}, nil
+	}
+	for _, c := range []struct{ words, control, problem string }{
+		{"code:0", "[2 2]", ""},
+		{"code:1", "[0 2]", ""},
+		{"code:2", "", "the discriminator ended with exit code 2"},
+		{"code:0 limit:wall", "", "the discriminator ended with wall"},
+		{"code:0 reject:x", "", "0 (present) or 1 (absent) is meant"},
+		{"code:1 survivor:1", "", "0 (present) or 1 (absent) is meant"},
+	} {
+		judged = c.words
+		f.tools["/bin/env"] = c.words // another program
+		b := f.run(context.Background())
+		f.check(b.err)
+		if c.problem == "" {
+			for rep, err := range b.problems() {
+				t.Errorf("%s: %s: %v", c.words, rep, err)
+			}
+			card := f.card("luck")
+			if got := fmt.Sprintf("[%v %v]", at(card, "arms.control.present"), at(card, "arms.control.usable")); got != c.control {
+				t.Errorf("%s: %s", c.words, got)
+			}
+			f.wantRan(f.draws(0))
+			continue
+		}
+		found := false
+		for _, p := range b.Problems {
+			found = found || strings.Contains(p.Err.Error(), c.problem) && !p.Infra
+		}
+		if !found || b.Drawn != 0 {
+			t.Errorf("%s: %v", c.words, b.problems())
+		}
+	}
+	// The first draw was judged by a program that said 0.
+	f.tools["/bin/env"] = "code:1"
+	judged = "code:1"
+	f.draws(0)
+	f.wantCard("luck", map[string]string{"scored_as": "edited-after-draw", "as_drawn": "map[conclusion:undetermined n:2 verdict:INERT]"})
 }
