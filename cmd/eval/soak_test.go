@@ -36,15 +36,15 @@ load("@eval//rules:producer.star", "producer")
 load("@eval//rules:tool.star", "tool")
 
 def six(rep):
-    return PRESENT if rep.reply == "six" else ABSENT
+    return PRESENT if rep.reply.startswith("six") else ABSENT
 
-tool(name = "die_sh", path = "die.sh")
+tool(name = "die_sh", path = "die.sh", data = ["/usr/bin/od"])
 producer(name = "die", driver = "command", tool = ":die_sh")
 probe(name = "luck", question = "q.md", treatment = "t.md", producer = ":die", discriminator = six, reps = REPS)
 -- p/die.sh --
 #!/bin/sh
-read a b < /proc/uptime
-case $a in *[02468]) echo six;; *) echo no $a;; esac
+n=$(od -An -N3 -tu4 /dev/urandom)
+case $n in *[02468]) echo six $n;; *) echo no $n;; esac
 -- p/q.md --
 Roll.
 -- p/t.md --
