@@ -194,7 +194,7 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 	switch {
 	case err != nil && locked && n.action.Terms.Withdrawn: // perhaps that is why
 		return nil, &cas.MissError{Key: cas.Digest(d.id.Key), Reason: "withdrawn and lost"}
-	case err != nil && locked:
+	case err != nil && locked && goneFromStore(err):
 		return nil, &LostError{Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture, Err: err}
 	case err != nil:
 		return nil, err
@@ -228,6 +228,14 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 		}
 	}
 	return f, nil
+}
+
+// goneFromStore says that the store was read, and hasn't the capture whole.
+func goneFromStore(err error) bool {
+	var miss *cas.MissError
+	var incomplete *cas.IncompleteError
+	var tombstone *cas.TombstoneError
+	return errors.As(err, &miss) || errors.As(err, &incomplete) || errors.As(err, &tombstone)
 }
 
 // CaptureDigest identifies what was kept of a draw.
@@ -381,7 +389,7 @@ func short(d cas.Digest) string { return d.Func.String() + ":" + d.Hex()[:12] }
 func drawError(err error) outcome {
 	var lost *LostError
 	var hinted *hintedError
-	return outcome{err: err, infra: !errors.As(err, &lost) && !errors.As(err, &hinted)}
+	return outcome{err: err, infra: !errors.As(err, &lost) && !errors.As(err, &hinted) && !goneFromStore(err)}
 }
 
 // account is what a history node makes: what the lock says of its draws. It is
