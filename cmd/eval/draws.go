@@ -128,12 +128,16 @@ func printDenied(rep *engine.Report) {
 	}
 	var groups []*group
 	total, budget := 0, false
+	var hints []string
 	for _, p := range rep.Problems {
 		d := denied(p.Err)
 		if d == nil {
 			continue
 		}
 		total++
+		if d.Unlocked != nil && !slices.Contains(hints, d.Unlocked.Hint()) {
+			hints = append(hints, d.Unlocked.Hint())
+		}
 		budget = budget || d.Budget
 		i := slices.IndexFunc(groups, func(g *group) bool {
 			return g.label == p.Action.Owner && g.why == d.Why && g.cause == d.Cause
@@ -157,6 +161,9 @@ func printDenied(rep *engine.Report) {
 			said[g.cause] = true
 			fmt.Fprintf(os.Stderr, "  %s\n", safe(g.cause))
 		}
+	}
+	for _, h := range hints {
+		fmt.Fprintf(os.Stderr, "hint: %s\n", safe(h))
 	}
 	if budget {
 		fmt.Fprintln(os.Stderr, "hint: what was drawn is kept; a larger --budget goes on from there, price = \"…usd\" on the producer says what a rep costs at most, --budget_unknown=allow draws without knowing")

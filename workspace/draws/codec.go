@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -128,45 +129,77 @@ func check(name string, at any) error {
 
 // encode gives the line with its newline. What it gives, decode reads as l.
 func encode(l Line) ([]byte, error) {
-	names, ok := fields[l.Kind]
-	if !ok {
+	if fields[l.Kind] == nil {
 		return nil, fmt.Errorf("unknown kind %q", l.Kind)
 	}
-	m := make(map[string]any, len(names))
 	var only Line
-	for _, name := range names {
+	b := make([]byte, 0, 512)
+	for i, name := range sorted[l.Kind] {
 		at := l.at(name)
 		if err := check(name, at); err != nil {
 			return nil, err
 		}
+		b = append(append(append(b, "{,"[min(i, 1)], '"'), name...), `":`...)
+		var err error
 		switch v, to := at, only.at(name); v := v.(type) {
 		case *string:
-			m[name], *to.(*string) = *v, *v
+			*to.(*string) = *v
+			b, err = appendText(b, *v)
 		case *int:
-			m[name], *to.(*int) = *v, *v
+			*to.(*int) = *v
+			b = strconv.AppendInt(b, int64(*v), 10)
 		case *int64:
-			m[name], *to.(*int64) = *v, *v
+			*to.(*int64) = *v
+			b = strconv.AppendInt(b, *v, 10)
 		case *float64:
-			m[name], *to.(*float64) = *v, *v
+			*to.(*float64) = *v
+			b, err = appendJSON(b, *v)
 		case *cas.Digest:
-			m[name], *to.(*cas.Digest) = v.String(), *v
+			*to.(*cas.Digest) = *v
+			b, err = appendText(b, v.String())
 		case *graph.Label:
-			m[name], *to.(*graph.Label) = v.String(), *v
+			*to.(*graph.Label) = *v
+			b, err = appendText(b, v.String())
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if only != l {
 		return nil, fmt.Errorf("a field is set that %s lines don't have", l.Kind)
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	if b = append(b, "}\n"...); len(b) > MaxLine {
+		return nil, fmt.Errorf("the line has %d bytes, more than %d", len(b), MaxLine)
+	}
+	return b, nil
+}
+
+// sorted are the fields of each kind as lines have them.
+var sorted = func() map[Kind][]string {
+	m := map[Kind][]string{}
+	for kind, names := range fields {
+		m[kind] = slices.Sorted(slices.Values(names))
+	}
+	return m
+}()
+
+// appendText is appendJSON of a string, which mostly needs no escape: reading a
+// lock writes each of its lines once, to compare.
+func appendText(b []byte, s string) ([]byte, error) {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return appendJSON(b, s)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"'), nil
+}
+
+func appendJSON(b []byte, v any) ([]byte, error) {
+	var w bytes.Buffer
+	e := json.NewEncoder(&w)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(m); err != nil {
-		return nil, err
-	}
-	if b.Len() > MaxLine {
-		return nil, fmt.Errorf("the line has %d bytes, more than %d", b.Len(), MaxLine)
-	}
-	return b.Bytes(), nil
+	err := e.Encode(v)
+	return append(b, bytes.TrimSuffix(w.Bytes(), []byte("\n"))...), err
 }
 
 // decode reads a line without its newline.

@@ -29,6 +29,8 @@ type DeniedError struct {
 	Why    string // it is missing
 	Budget bool   // the budget is spent, or doesn't let it be drawn
 	Cause  string
+	// Unlocked is why it could not be drawn anyway, or nil.
+	Unlocked *UnlockedError
 }
 
 func (e *DeniedError) Error() string {
@@ -127,6 +129,11 @@ func (b *build) dispatchDraws() (run []*node) {
 	b.schedule(wanted)
 	b.seeCosts()
 	for i, n := range wanted {
+		if n.draw.unlocked != nil && b.o.Consent.Draws > 0 {
+			n.begin()
+			b.fail(n, outcome{node: n, err: n.draw.unlocked})
+			continue
+		}
 		if b.byKey[n.key] == nil {
 			wait, denied := b.mayDraw(n)
 			if wait {
@@ -134,7 +141,7 @@ func (b *build) dispatchDraws() (run []*node) {
 				break
 			}
 			if denied != nil {
-				denied.Rep, denied.Why = repName(n.action.Sample), n.why
+				denied.Rep, denied.Why, denied.Unlocked = repName(n.action.Sample), n.why, n.draw.unlocked
 				n.begin()
 				b.fail(n, outcome{node: n, err: denied})
 				continue

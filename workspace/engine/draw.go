@@ -29,6 +29,8 @@ type drawState struct {
 	reserve float64    // of the budget, while it is being drawn
 	begun   chan struct{}
 	once    sync.Once // closes begun
+
+	unlocked *UnlockedError // it can't be drawn: a tool of it isn't pinned
 }
 
 // findDraw looks a draw up. A nil outcome error with hit false means: it was
@@ -313,16 +315,18 @@ func (b *build) nothingDrawn(n *node) outcome {
 // mustDraw is the outcome of a check of what was never drawn: a miss, if it can
 // be drawn at all.
 func (b *build) mustDraw(n *node) outcome {
-	free, err := b.Unlocked(n.action)
-	switch {
-	case b.again != nil: // it isn't, here
+	if b.again != nil { // it isn't, here
 		return outcome{}
-	case err != nil:
+	}
+	free, err := b.Unlocked(n.action)
+	if err != nil {
 		return outcome{err: err}
-	case len(free) > 0: // what is drawn must say with what
-		return outcome{err: free[0]}
 	}
 	n.why = b.drawReason(n)
+	if len(free) > 0 { // what is drawn must say with what: see dispatchDraws
+		n.draw.unlocked = free[0]
+		n.why += "; " + free[0].Error()
+	}
 	return outcome{}
 }
 
