@@ -42,6 +42,7 @@ func main() {
 	for _, size := range []struct{ probes, reps int }{{10, 50}, {100, 50}, {1, 5000}} {
 		b.workspace(size.probes, size.reps)
 	}
+	b.live(100)
 }
 
 func check(err error) {
@@ -73,6 +74,21 @@ func (b *bench) workspace(probes, reps int) {
 	// Last: for some seconds after files are removed in bulk, ext4 is slow to
 	// make new ones.
 	b.row(name+": all cached, eval-out gone", base, 3, func() { check(os.RemoveAll(filepath.Join(root, "eval-out"))) }, root, "build", "//...")
+}
+
+// live measures one probe of 2 arms × reps live reps of a program that does next
+// to nothing. It needs a seal.
+func (b *bench) live(reps int) {
+	root := filepath.Join(b.dir, "live")
+	edit := generateLive(root, reps)
+	name := fmt.Sprintf("%d live reps", 2*reps)
+	fmt.Println()
+	b.row("", 0, 1, nil, root, "lock", "//...")
+	b.row(name+": drawn", 0, 1, nil, root, "build", "--draws=allow", "//...")
+	time.Sleep(2500 * time.Millisecond) // as above
+	b.row("", 0, 1, nil, root, "build", "//...")
+	b.row(name+": no-op", 0, runs, nil, root, "build", "//...")
+	b.row(name+": discriminator edited, re-scored", 0, runs, edit, root, "build", "//...")
 }
 
 // row prints the median of n runs; with an empty name it only runs.
@@ -110,6 +126,43 @@ func (b *bench) row(name string, base time.Duration, n int, before func(), root 
 		unit = 1 << 20
 	}
 	fmt.Printf("%-52s %9.3f %9s %8d\n", name, median.Seconds(), ratio, peak/unit)
+}
+
+// generateLive writes a workspace with a live probe and returns a function that
+// edits the logic of its discriminator.
+func generateLive(root string, reps int) (edit func()) {
+	write := func(rel, text string, mode os.FileMode) {
+		check(os.MkdirAll(root, 0o755))
+		check(os.WriteFile(filepath.Join(root, rel), []byte(text), mode))
+	}
+	write("MODULE.star", "module(name = \"bench\")\n", 0o644)
+	write("question.md", "Which number?\n", 0o644)
+	write("prelude.md", "Think of it twice.\n", 0o644)
+	write("number.sh", "#!/bin/sh\nod -An -N8 -tu8 /dev/urandom\n", 0o755)
+	write("BUILD.star", fmt.Sprintf(`load("@eval//rules:probe.star", "probe")
+load("@eval//rules:producer.star", "producer")
+load("@eval//rules:tool.star", "tool")
+load(":marks.star", "ok")
+
+tool(name = "number", path = "number.sh", data = ["/usr/bin/od"])
+producer(name = "numbers", driver = "command", tool = ":number", price = "free")
+
+probe(
+    name = "x",
+    question = "question.md",
+    prelude = "prelude.md",
+    producer = ":numbers",
+    discriminator = ok,
+    reps = %d,
+)
+`, reps), 0o644)
+	n := 0
+	edit = func() {
+		n++
+		write("marks.star", fmt.Sprintf("def ok(rep):\n    return PRESENT if \"%d\" in rep.reply else ABSENT\n", n), 0o644)
+	}
+	edit()
+	return edit
 }
 
 // generate writes a workspace and returns a function that edits the logic of
