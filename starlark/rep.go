@@ -317,7 +317,7 @@ func nativeModule() *starlarkstruct.Module {
 			}
 			return sl.String(functionName(fn)), nil
 		}),
-		"block":     sl.NewBuiltin("native.block", nativeBlock),
+		"block": sl.NewBuiltin("native.block", nativeBlock),
 		// glob: for macros, which can't be handed the one of the BUILD.star.
 		"glob":      globBuiltin,
 		"host_path": sl.NewBuiltin("native.host_path", nativeHostPath),
