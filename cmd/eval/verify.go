@@ -63,7 +63,7 @@ func runVerify(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	bad += len(faults) + len(rep.Problems) + locks.faults
+	bad += len(faults) + unfaulted(rep, faults) + locks.faults
 	runs := ""
 	if took.processes > 0 { // no process runs: what it did is recorded
 		runs += fmt.Sprintf(", %s taken as recorded", plural(took.processes, "process", "processes"))
