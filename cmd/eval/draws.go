@@ -195,7 +195,7 @@ func printLost(rep *engine.Report) {
 	if total == 0 {
 		return
 	}
-	fmt.Fprintf(os.Stderr, "eval: error: %s drawn, and the store doesn't have their captures:\n", plural(total, "rep was", "reps were"))
+	fmt.Fprintf(os.Stderr, "eval: error: %s:\n", plural(total, "rep was drawn, and the store doesn't have its capture", "reps were drawn, and the store doesn't have their captures"))
 	for _, owner := range order {
 		fmt.Fprintf(os.Stderr, "  %s: %s: %s\n", safe(owner.String()), safe(repRanges(reps[owner])), safe(first[owner].Err.Error()))
 	}

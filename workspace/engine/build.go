@@ -113,26 +113,30 @@ type build struct {
 	exported map[*starlark.Target]bool
 	resolved sync.Map // toolsKey -> *resolution
 
-	wanted    []*node // draws that nobody has; see dispatchDraws
-	checks    int     // being worked on
-	spending  spending
-	locks     memo[graph.Label, *draws.Lock]
-	blocks    memo[*graph.Block, string]
-	latest    memo[graph.Label, draws.Latest]
-	bound     memo[any, struct{}]
-	recovered memo[*draws.Lock, struct{}]
+	wanted []*node // draws that nobody has; see dispatchDraws
+	// unscorable are targets with a rep that can't be had: no other is drawn for
+	// them.
+	unscorable map[graph.Label]bool
+	checks     int // being worked on
+	spending   spending
+	locks      memo[graph.Label, *draws.Lock]
+	blocks     memo[*graph.Block, string]
+	latest     memo[graph.Label, draws.Latest]
+	bound      memo[any, struct{}]
+	recovered  memo[*draws.Lock, struct{}]
 }
 
 func (e *Engine) newBuild(targets []*starlark.Target, plan bool) *build {
 	b := &build{
 		Engine: e, plan: plan, targets: targets,
-		byAction:  map[*graph.Action]*node{},
-		needs:     map[*starlark.Target][]*node{},
-		owned:     map[graph.Label][]*node{},
-		byKey:     map[graph.Key]*node{},
-		parked:    map[graph.Key][]*node{},
-		exported:  map[*starlark.Target]bool{},
-		requested: map[graph.Label]bool{},
+		byAction:   map[*graph.Action]*node{},
+		needs:      map[*starlark.Target][]*node{},
+		owned:      map[graph.Label][]*node{},
+		byKey:      map[graph.Key]*node{},
+		parked:     map[graph.Key][]*node{},
+		exported:   map[*starlark.Target]bool{},
+		unscorable: map[graph.Label]bool{},
+		requested:  map[graph.Label]bool{},
 	}
 	for _, t := range targets {
 		b.requested[t.Label] = true
@@ -397,6 +401,9 @@ func (b *build) settle(ctx context.Context, out outcome) *node {
 	case len(out.damaged) > 0:
 		b.retry(n, out)
 	case out.err != nil:
+		if n.action.Sample != nil && n.state == checking {
+			b.unscorable[n.action.Owner] = true
+		}
 		b.fail(n, out)
 	case n.state == checking && !out.hit:
 		return b.miss(n, out)
@@ -506,7 +513,8 @@ func (b *build) fail(n *node, out outcome) {
 	// Nor does a draw that may not be made stop what needs none.
 	var unavailable *sandbox.UnavailableError
 	var denied *DeniedError
-	if out.infra || !b.o.KeepGoing && !errors.As(out.err, &unavailable) && !errors.As(out.err, &denied) {
+	var lost *LostError // all that is lost is to be known at once
+	if out.infra || !b.o.KeepGoing && !errors.As(out.err, &unavailable) && !errors.As(out.err, &denied) && !errors.As(out.err, &lost) {
 		b.stopping = true
 	}
 }

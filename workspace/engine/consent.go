@@ -129,6 +129,12 @@ func (b *build) dispatchDraws() (run []*node) {
 	b.schedule(wanted)
 	b.seeCosts()
 	for i, n := range wanted {
+		if b.unscorable[n.action.Owner] {
+			n.begin()
+			b.transition(n, skipped)
+			b.end(n, outcome{})
+			continue
+		}
 		if n.draw.unlocked != nil && b.o.Consent.Draws > 0 {
 			n.begin()
 			b.fail(n, outcome{node: n, err: n.draw.unlocked})

@@ -26,6 +26,13 @@ func TestLost(t *testing.T) {
 	if h := lost.Hints(); len(h) != 2 || !strings.Contains(h[0], "--store=DIR") || !strings.Contains(h[1], `epoch = 2, epochs = {1: "blob lost"}`) {
 		t.Errorf("hints %q", h)
 	}
+	// More reps are of no use to a target that can't be scored: none is paid for.
+	f.edit("p/BUILD.star", "reps = 2", "reps = 5")
+	b = f.run(context.Background())
+	if b.Drawn != 0 || len(b.Problems) != 1 || f.lockText("p") != was {
+		t.Errorf("drew %d beside a lost one: %v", b.Drawn, b.problems())
+	}
+	f.edit("p/BUILD.star", "reps = 5", "reps = 2")
 	f.consent = Consent{} // and nobody is told that it would be drawn
 	b = f.run(context.Background())
 	if err := b.problems()["treatment-2"]; !errors.As(err, &lost) {

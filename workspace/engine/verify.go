@@ -172,11 +172,6 @@ func (b *build) recorded(n *node) outcome {
 // isn't there is no fault of the numbers: there are none.
 func (b *build) recordedDraw(n *node) outcome {
 	out := b.findDraw(n, false)
-	var lost *LostError
-	var blob *cas.BlobError
-	if errors.As(out.err, &lost) && !(errors.As(out.err, &blob) && blob.Reason == cas.Damaged) {
-		return out // it is elsewhere, perhaps: said once a target
-	}
 	if out.err != nil {
 		return b.storeFault(n, out.err)
 	}
