@@ -26,7 +26,7 @@ deps:
 	tools/npm/install.sh
 
 test: deps build lint cross
-	$(GO) test -timeout 5m ./...
+	$(GO) test -timeout 15m ./...
 
 # -race needs cgo and a C compiler: where there is none, the plain tests stand.
 race:
