@@ -84,6 +84,9 @@ func noTarget(p *Package, name string) *Error {
 	for _, t := range p.Targets {
 		names = append(names, t.Label.Name)
 	}
-	e := &Error{Msg: fmt.Sprintf("package %s has no target %q%s", p.label("").Package(), name, graph.DidYouMean(name, names))}
-	return e
+	hint := graph.DidYouMean(name, names)
+	if hint == "" && len(names) > 0 {
+		hint = fmt.Sprintf("; %s:all means all that it has", p.label("").Package())
+	}
+	return &Error{Msg: fmt.Sprintf("package %s has no target %q%s", p.label("").Package(), name, hint)}
 }

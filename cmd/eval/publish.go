@@ -225,19 +225,44 @@ func (s *session) writeSet(set *sets.Set) error {
 	return nil
 }
 
+// readSet reads a set: one file, or its folder.
+func readSet(name string) (*sets.Set, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return nil, usageErrorf("%v", err)
+	}
+	read := func() (*sets.Set, error) {
+		set, _, faults, err := sets.Read(name)
+		if err == nil && len(faults) > 0 {
+			err = fmt.Errorf("%s: %s", faults[0].Path, faults[0].Cause)
+		}
+		return set, err
+	}
+	if !fi.IsDir() {
+		read = func() (*sets.Set, error) {
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			return sets.ReadArchive(f)
+		}
+	}
+	set, err := read()
+	if err != nil {
+		return nil, failf(exitFailed, "import %s: %v", name, err)
+	}
+	return set, nil
+}
+
 func runImport(ctx context.Context, s *session) error {
 	file := s.values["import"]
 	if len(s.args) > 0 || s.values["export"] != "" {
 		return usageErrorf("publish --import=FILE takes nothing else")
 	}
-	f, err := os.Open(file)
+	set, err := readSet(file)
 	if err != nil {
-		return usageErrorf("%v", err)
-	}
-	defer f.Close()
-	set, err := sets.ReadArchive(f)
-	if err != nil {
-		return failf(exitFailed, "import %s: %v", file, err)
+		return err
 	}
 	if set.Manifest.Digest != s.store.Func() {
 		return failf(exitFailed, "import %s: its digests are %v, those of this workspace %v", file, set.Manifest.Digest, s.store.Func())

@@ -248,7 +248,7 @@ func (s *scorecard) note() string {
 		switch {
 		case s.Design == "A/A" && s.NeedsEq != nil:
 			add("%d reps an arm would call it equivalent", *s.NeedsEq)
-		case s.Design != "A/A" && s.NeedsN != nil:
+		case s.Design != "A/A" && s.NeedsN != nil && *s.NeedsN > s.used():
 			add("%d reps an arm would tell", *s.NeedsN)
 		}
 	}
@@ -262,6 +262,9 @@ func (s *scorecard) note() string {
 }
 
 // drawNotes adds what draws.lock tells of how the number came about.
+// used is how many reps the smaller arm has.
+func (s *scorecard) used() int { return min(s.Arms["control"].Used, s.Arms["treatment"].Used) }
+
 func (s *scorecard) drawNotes(add func(format string, args ...any)) {
 	if s.PStatus == "invalid-after-looks" {
 		add("%d looks: e %s of %.4g", *s.Looks, figure(s.EValue), 1/s.Alpha)
@@ -271,6 +274,9 @@ func (s *scorecard) drawNotes(add func(format string, args ...any)) {
 	}
 	if r := s.Redeclared; r != nil {
 		add("redeclared (would be %s)", r.Conclusion)
+	}
+	if slices.Contains(s.Eligibility.Reasons, "history-unknown") {
+		add("found in the store, looks unknown")
 	}
 	if slices.Contains(s.Eligibility.Reasons, "arms-drawn-apart") {
 		add("arms drawn apart")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/evalbuild/eval/cas"
@@ -51,6 +52,9 @@ func (s *session) showRep(eng *engine.Engine, t *starlark.Target, rep string) er
 	folder := filepath.Join(eng.Folder(t.Label), "reps", rep)
 	data, err := os.ReadFile(filepath.Join(folder, "outcome.json"))
 	if err != nil {
+		if shown, err := s.showUnscored(t, rep); shown || err != nil {
+			return err
+		}
 		return failf(exitFailed, "show %s %s: it is not built", t.Label, rep).hint("ev build %s", t.Label)
 	}
 	var out outcome
@@ -93,6 +97,58 @@ func (s *session) showRep(eng *engine.Engine, t *starlark.Target, rep string) er
 	repLine("reply", "%s", plural(len(reply), "byte", "bytes"))
 	fmt.Fprintf(stdout, "%s\n", safeLines(string(reply)))
 	return nil
+}
+
+// showUnscored shows a rep that was drawn last of a target that was not scored
+// since: how it ended, and what it said.
+func (s *session) showUnscored(t *starlark.Target, rep string) (shown bool, err error) {
+	lock, err := s.readLock(t.Label)
+	if err != nil {
+		return false, failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
+	}
+	for _, line := range slices.Backward(lock.Lines()) {
+		if line.Label != t.Label || line.Capture.IsZero() || repName(line.Sample.Stream, line.Sample.Index) != rep {
+			continue
+		}
+		r, err := s.store.Lookup(cas.Capture, cas.Digest(line.Key))
+		if err != nil {
+			return false, failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
+		}
+		fmt.Fprintf(stdout, "%s %s: drawn and not scored\n", t.Label, rep)
+		repLine("capture", "%s", line.Capture)
+		var exit engine.ExitFacts
+		var reply []byte
+		for _, f := range r.Files {
+			data := f.Contents
+			if !f.Inlined() {
+				if data, err = s.store.Read(f.Digest); err != nil {
+					return false, failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
+				}
+			}
+			switch f.Path {
+			case graph.FactsDir + graph.FormatExit:
+				err = json.Unmarshal(data, &exit)
+			case graph.FactsDir + graph.FormatStdout:
+				reply = data
+			}
+			if err != nil {
+				return false, failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
+			}
+		}
+		repLine("ended", "%s", exitText(exit))
+		if !r.Stderr.IsZero() {
+			data, err := s.store.Read(r.Stderr)
+			if err != nil {
+				return false, failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
+			}
+			repLine("stderr", "%s", plural(len(data), "byte", "bytes"))
+			fmt.Fprintf(stdout, "%s\n", safeLines(string(data)))
+		}
+		repLine("reply", "%s", plural(len(reply), "byte", "bytes"))
+		fmt.Fprintf(stdout, "%s\n", safeLines(string(reply)))
+		return true, nil
+	}
+	return false, nil
 }
 
 // repLine prints one line of a rep.

@@ -52,27 +52,23 @@ func (c *Cost) add(n *node) {
 	}
 }
 
-// usd is what the node's draw cost: as it reported, else 0 where that was
-// declared.
+// usd is what the node's draw cost: as it reported, else what was declared.
 func (n *node) usd() *float64 {
 	switch {
 	case n.draw == nil:
 		return nil
 	case n.draw.usd != nil:
 		return n.draw.usd
-	case n.action.Terms.USD != nil && *n.action.Terms.USD == 0:
-		return n.action.Terms.USD
 	}
-	return nil
+	return n.action.Terms.USD
 }
 
 // spending is what a build has drawn and what that costs.
 type spending struct {
-	draws    int
-	spent    float64
-	reserved float64
-	running  int
-	most     map[graph.Label]float64 // that a rep of a target has cost
+	draws   int
+	spent   float64
+	running map[*node]bool          // draws, with what is reserved for each
+	most    map[graph.Label]float64 // that a rep of a target has cost
 	// asked are targets of unknown price of which a rep was begun under a budget:
 	// until it has told what it cost, or hasn't, the others wait.
 	asked map[graph.Label]*node
@@ -85,8 +81,7 @@ func (s *spending) settle(n *node, out outcome) {
 	if d.reserve < 0 { // parked: its twin has the reservation
 		return
 	}
-	s.reserved -= d.reserve
-	s.running--
+	delete(s.running, n)
 	if s.asked[n.action.Owner] == n {
 		s.asked[n.action.Owner] = nil
 	}
@@ -102,6 +97,15 @@ func (s *spending) settle(n *node, out outcome) {
 	d.reserve = 0
 }
 
+// reserved is what the running draws may cost: each what was expected of it, or
+// more if another of its target has cost more since.
+func (s *spending) reserved() (usd float64) {
+	for n := range s.running {
+		usd += max(n.draw.reserve, s.most[n.action.Owner])
+	}
+	return usd
+}
+
 func (s *spending) saw(owner graph.Label, usd float64) {
 	if s.most == nil {
 		s.most = map[graph.Label]float64{}
@@ -109,13 +113,13 @@ func (s *spending) saw(owner graph.Label, usd float64) {
 	s.most[owner] = max(s.most[owner], usd)
 }
 
-// expect is what a rep will cost at most, as far as is known: what is declared,
-// or the most that another of its target has cost.
+// expect is what a rep will cost at most, as far as is known: what is declared, or
+// if it is more the most that another of its target has cost.
 func (b *build) expect(n *node) (usd float64, known bool) {
-	if p := n.action.Terms.USD; p != nil {
-		return *p, true
-	}
 	usd, known = b.spending.most[n.action.Owner]
+	if p := n.action.Terms.USD; p != nil { // which it may have overdrawn
+		return max(*p, usd), true
+	}
 	return usd, known
 }
 
@@ -185,18 +189,20 @@ func (b *build) mayDraw(n *node) (wait bool, _ *DeniedError) {
 		if c.Draws == 0 {
 			return false, &DeniedError{Cause: "nothing may be drawn here"}
 		}
-		return s.running > 0, &DeniedError{Cause: fmt.Sprintf("%d is the most that may be drawn", c.Draws)}
+		return len(s.running) > 0, &DeniedError{Cause: fmt.Sprintf("%d is the most that may be drawn", c.Draws)}
 	}
 	usd, known := b.expect(n)
 	if c.Budget > 0 {
 		switch {
+		case len(s.running) >= b.o.Jobs: // those that run may tell that they cost more
+			return true, nil
 		case !known && !c.Unpriced:
 			return false, &DeniedError{Budget: true, Cause: "its price isn't known, and there is a budget"}
 		case !known && s.asked[n.action.Owner] != nil:
 			return true, nil
-		case s.spent+s.reserved+usd > c.Budget && s.reserved > 0:
+		case s.spent+s.reserved()+usd > c.Budget && len(s.running) > 0:
 			return true, nil
-		case s.spent+s.reserved+usd > c.Budget:
+		case s.spent+usd > c.Budget:
 			return false, &DeniedError{Budget: true, Cause: fmt.Sprintf("the budget of $%.2f is reached: $%.4g spent, $%.4g expected for the next", c.Budget, s.spent, usd)}
 		}
 	}
@@ -207,9 +213,10 @@ func (b *build) mayDraw(n *node) (wait bool, _ *DeniedError) {
 		s.asked[n.action.Owner] = n
 	}
 	s.draws++
-	s.running++
-	s.reserved += usd
-	n.draw.reserve = usd
+	if s.running == nil {
+		s.running = map[*node]bool{}
+	}
+	s.running[n], n.draw.reserve = true, usd
 	return false, nil
 }
 

@@ -372,7 +372,7 @@ func (e *LostError) Hints() []string {
 	epoch := e.ID.Sample.Epoch
 	return []string{
 		"1. fetch it from the store that has it: --store=DIR, or `ev publish --import=FILE` of a published set",
-		fmt.Sprintf("2. epoch = %d, epochs = {%d: \"blob lost\"} draws all reps again, and says so", epoch+1, epoch),
+		fmt.Sprintf("2. epoch = %d, epochs = {%d: \"blob lost\"} draws all reps again, withdraw = {\"%s-%d\": [\"blob lost\"]} that one; both say so", epoch+1, epoch, e.ID.Sample.Stream, e.ID.Sample.Index),
 	}
 }
 
@@ -437,9 +437,12 @@ func (b *build) lookOf(n *node) (graph.Look, error) {
 	judge := graph.Action{Kind: graph.Run, Policy: new(graph.Policy), Args: []string{n.action.Tools[0].Path()}}
 	in := graph.Inputs{Mounts: n.inputs.Mounts, Platform: n.inputs.Platform}
 	for i, x := range n.action.Inputs {
-		if !isDraw(x) {
-			judge.Inputs, in.Files = append(judge.Inputs, x), append(in.Files, n.inputs.Files[i])
+		if isDraw(x) {
+			continue
 		}
+		c := n.inputs.Files[i]
+		c.Executable = c.Tree == nil // whatever its mode: only its bytes were asked for
+		judge.Inputs, in.Files = append(judge.Inputs, x), append(in.Files, c)
 	}
 	key, err := judge.RepKey(b.o.Store.Func(), in)
 	look.Fingerprint = cas.Digest(key).Hex()

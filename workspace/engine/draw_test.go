@@ -125,13 +125,15 @@ probe(name = "gift", question = "q.md", treatment = "t.md", producer = ":free", 
 		{name: "spent by what it said", target: "luck", consent: Consent{Draws: AnyDraws, Budget: 0.5, Unpriced: true}, words: usd, drawn: 2, denied: 2, budget: true, cause: "the budget of $0.50 is reached: $0.5 spent, $0.25 expected", spent: Cost{USD: 0.5}},
 		// Two may cost 0.50 each; they cost less, so that a third fits.
 		{name: "reserved", target: "dear", consent: Consent{Draws: AnyDraws, Budget: 1}, words: usd, drawn: 3, denied: 1, budget: true, cause: "$0.75 spent, $0.5 expected", spent: Cost{USD: 0.75}},
-		{name: "reserved and silent", target: "dear", consent: Consent{Draws: AnyDraws, Budget: 1}, drawn: 2, denied: 2, budget: true, cause: "$1 spent", spent: Cost{Unknown: 2}},
+		{name: "reserved and silent", target: "dear", consent: Consent{Draws: AnyDraws, Budget: 1}, drawn: 2, denied: 2, budget: true, cause: "$1 spent", spent: Cost{USD: 1}},
+		// Two at once, and they cost twice what was declared: the third knows.
+		{name: "overdrawn", target: "dear", consent: Consent{Draws: AnyDraws, Budget: 2.5}, words: `usage.json={"usd":1}`, drawn: 2, denied: 2, budget: true, cause: "$2 spent, $1 expected", spent: Cost{USD: 2}},
 		{name: "too dear", target: "dear", consent: Consent{Draws: AnyDraws, Budget: 0.49}, denied: 4, budget: true, cause: "$0 spent, $0.5 expected"},
 		{name: "free", target: "gift", consent: Consent{Draws: AnyDraws, Budget: 0.01}, drawn: 2, spent: Cost{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newDrawFixture(t, build)
-			f.consent, f.keep = c.consent, false
+			f.consent, f.keep, f.jobs = c.consent, false, 2
 			f.runner.words = func(int, string) ([]string, error) { return strings.Fields(c.words), nil }
 			b := f.run(context.Background(), c.target)
 			f.check(b.err)
@@ -228,6 +230,20 @@ probe(name = "yx", question = "q.md", producer = {"control": ":y", "treatment": 
 	}
 	f.wantCard("xy", map[string]string{"verdict": "REGRESSIVE"})
 	f.wantCard("yx", map[string]string{"verdict": "BEHAVIORAL"})
+}
+
+// TestFileJudges: a program of the workspace that judges is the same one before
+// the draw and after it, and another one when it was edited.
+func TestFileJudges(t *testing.T) {
+	f := newDrawFixture(t, strings.Replace(luck, "discriminator = six", `discriminator = ":judge"`, 1)+`tool(name = "judge", path = "judge.sh")`+"\n")
+	f.set("p/judge.sh", "one")
+	f.runner.words = func(int, string) ([]string, error) { return []string{"out:reply"}, nil }
+	f.draws(4)
+	f.wantCard("luck", map[string]string{"scored_as": "drawn"})
+	f.draws(0)
+	f.set("p/judge.sh", "two")
+	f.draws(0)
+	f.wantCard("luck", map[string]string{"scored_as": "edited-after-draw", "as_drawn.n": "2"})
 }
 
 // TestProgramJudges: how a program ends is its judgement, and a result that is

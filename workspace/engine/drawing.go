@@ -151,7 +151,6 @@ func (b *build) historyOf(n *node) *node {
 			if err != nil {
 				return nil
 			}
-			c.Executable = c.Tree == nil
 			h.inputs.Files[i] = c
 		}
 		var err error
