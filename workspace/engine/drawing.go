@@ -12,7 +12,6 @@ import (
 	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/draws"
-	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // How a draw is made: an intent in the lock, the process, its capture in the
@@ -98,28 +97,6 @@ func (b *build) intend(n *node) (draws.Line, error) {
 	return intent, err
 }
 
-// bind notes, once, what the node's reps will be scored with.
-func (b *build) bind(n *node) error {
-	type place struct {
-		owner graph.Label
-		block string
-		epoch int
-	}
-	d, owner := n.draw, n.action.Owner
-	_, err := b.bound.get(place{owner, d.id.Sample.Block, d.id.Sample.Epoch}, func() (struct{}, error) {
-		h := b.historyOf(n)
-		if h == nil {
-			return struct{}{}, nil
-		}
-		look, err := b.lookOf(h)
-		if line, ok := d.lock.Bind(owner, d.id.Sample, look); ok && err == nil {
-			_, err = d.lock.Append(line)
-		}
-		return struct{}{}, err
-	})
-	return err
-}
-
 // recoverLock closes, once a build, what runs that died have left open.
 func (b *build) recoverLock(lock *draws.Lock, run *Run) error {
 	_, err := b.recovered.get(lock, func() (struct{}, error) {
@@ -127,40 +104,6 @@ func (b *build) recoverLock(lock *draws.Lock, run *Run) error {
 		return struct{}{}, err
 	})
 	return err
-}
-
-// historyOf is the node that will account for a draw, nil if none will. Its
-// tools were found, since they need nothing that is made.
-func (b *build) historyOf(n *node) *node {
-	for _, u := range n.users {
-		if u.action.Kind != graph.History {
-			continue
-		}
-		h := &node{action: u.action}
-		for range h.action.Inputs {
-			h.inputs.Files = append(h.inputs.Files, graph.Content{})
-		}
-		for i, in := range h.action.Inputs {
-			if isDraw(in) {
-				continue
-			}
-			if m := b.byAction[in.File.Action]; m != nil && m.outputs == nil {
-				return nil // then the first look binds
-			}
-			c, err := b.contentOf(in.File)
-			if err != nil {
-				return nil
-			}
-			h.inputs.Files[i] = c
-		}
-		var err error
-		h.inputs.Platform = b.platform()
-		if h.inputs.Mounts, err = b.mounts(h); err != nil {
-			return nil
-		}
-		return h
-	}
-	return nil
 }
 
 // adopt notes a capture that only the store has in the lock.
