@@ -190,13 +190,17 @@ func (f *foundDraw) hit(n *node) outcome {
 func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 	d := n.draw
 	state := d.lock.State(d.id)
-	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(d.id.Key))
 	locked := state.Line.Kind != ""
+	lost := func(err error) error {
+		if n.action.Terms.Withdrawn { // perhaps that is why
+			return &cas.MissError{Key: cas.Digest(d.id.Key), Reason: "withdrawn and lost"}
+		}
+		return &LostError{Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture, Err: err}
+	}
+	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(d.id.Key))
 	switch {
-	case err != nil && locked && n.action.Terms.Withdrawn: // perhaps that is why
-		return nil, &cas.MissError{Key: cas.Digest(d.id.Key), Reason: "withdrawn and lost"}
 	case err != nil && locked && goneFromStore(err):
-		return nil, &LostError{Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture, Err: err}
+		return nil, lost(err)
 	case err != nil:
 		return nil, err
 	}
@@ -210,10 +214,7 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 		return nil, err
 	}
 	if locked && digest != state.Line.Capture {
-		return nil, &LostError{
-			Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture,
-			Err: fmt.Errorf("the store has another one, %s", short(digest)),
-		}
+		return nil, lost(fmt.Errorf("the store has another one, %s", short(digest)))
 	}
 	outputs, err := b.outputsOf(n, r)
 	if err != nil {

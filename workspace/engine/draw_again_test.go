@@ -65,6 +65,23 @@ func TestLost(t *testing.T) {
 	f.draws(0)
 }
 
+// TestLostForAnother: where the store has another capture than the lock, the
+// next epoch goes on without it too.
+func TestLostForAnother(t *testing.T) {
+	f := newDrawFixture(t, luck)
+	f.draws(4)
+	s := f.store()
+	other := must(s.Lookup(cas.Capture, f.keyOf("control-2")))
+	f.lose("treatment-2")
+	f.check(s.PutResult(cas.Capture, f.keyOf("treatment-2"), other))
+	f.edit("p/BUILD.star", "reps = 2", `reps = 2, epoch = 2, epochs = {1: "blob lost"}`)
+	f.draws(4)
+	f.wantCard("luck", map[string]string{"epoch": "2", "all_draws": "map[control:[0 4] treatment:[0 3]]"})
+	if faults, rep, err := New(f.options(f.store(), nil)).Verify(context.Background(), f.targets()); err != nil || len(faults)+len(rep.Problems) > 0 {
+		t.Errorf("%v, %v, %v", faults, rep.Problems, err)
+	}
+}
+
 // TestEpochs: an epoch or a redraw is never lowered, under no label.
 func TestEpochs(t *testing.T) {
 	f := newDrawFixture(t, luck)

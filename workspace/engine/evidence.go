@@ -115,14 +115,13 @@ func (b *build) processOf(n *node) (Process, error) {
 		class, keys = cas.Capture, nil
 		p.Draws = append(append(p.Draws, n.draw.stopped...), n.draw.id)
 		for _, id := range p.Draws {
-			keys = append(keys, id.Key)
+			if n.draw.had {
+				keys = append(keys, id.Key)
+			}
 		}
 	}
 	for _, k := range keys {
 		r, err := b.o.Store.Lookup(class, cas.Digest(k))
-		if err != nil && n.draw != nil && n.action.Terms.Withdrawn {
-			continue
-		}
 		if err != nil {
 			return p, err
 		}

@@ -168,8 +168,8 @@ func (b *build) recorded(n *node) outcome {
 	return b.checkRecorded(n, r, outputs, r.Aux[AuxSeal], n.action.Policy.Limits)
 }
 
-// recordedDraw takes a capture for what a rep did, as recorded does. One that
-// isn't there is no fault of the numbers: there are none.
+// recordedDraw takes a capture for what a rep did, as recorded does. That a rep
+// was never drawn is no fault of the numbers: there are none.
 func (b *build) recordedDraw(n *node) outcome {
 	out := b.findDraw(n, false)
 	if out.err != nil {
@@ -178,10 +178,10 @@ func (b *build) recordedDraw(n *node) outcome {
 	if !out.hit {
 		return outcome{err: errors.New("it was never drawn: there is nothing to verify")}
 	}
-	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(n.key))
-	if n.action.Terms.Withdrawn && err != nil {
+	if !n.draw.had { // withdrawn, and not there
 		return out
 	}
+	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(n.key))
 	if err != nil {
 		return b.storeFault(n, err)
 	}
