@@ -78,7 +78,7 @@ type RepLine struct {
 
 // A Prior counts draws of the label that are none of its reps now.
 type Prior struct {
-	Changed    []string `json:"changed"` // block, epoch, limits, stream, key
+	Changed    []string `json:"changed"` // block, epoch, limits, stream
 	Conclusion string   `json:"conclusion"`
 	Count      int      `json:"count"`
 	Epoch      int      `json:"epoch"`
@@ -181,83 +181,108 @@ func digestName(l Line) string { return l.Capture.Func.String() + ":" + l.Captur
 // countLines sorts every line of the labels: of the present block and epoch, of
 // an earlier epoch, or of something else that the label once was.
 func (a *accounting) countLines() {
-	type place struct {
-		stream string
-		index  int
-	}
-	type prior struct {
-		block   string
-		epoch   int
-		changed string
-	}
-	seen := map[ID]bool{}
-	places := map[place]bool{}
-	earlier := map[int]map[string]map[int]bool{} // epoch -> stream -> index
-	priors := map[prior]int{}
+	t := tally{seen: map[ID]bool{}, places: map[repPlace]bool{}, earlier: map[int]map[string]map[int]bool{}, priors: map[prior]int{}}
 	for _, l := range a.view.lines {
-		if !a.labels[l.Label] || l.Kind == Look {
-			continue
-		}
-		s := l.Sample
-		block, known := a.blocks[s.Stream]
-		same := known && s.Block == block
-		if same {
-			if f, ok := a.first[s.Epoch]; !ok || l.Seq < f {
-				a.first[s.Epoch] = l.Seq
-			}
-		}
-		arm := a.Arms[s.Stream]
-		now := same && s.Epoch == a.Epoch
-		if now && l.captured() {
-			a.had = min(a.had, l.Seq)
-		}
-		if l.Label == a.label {
-			a.began = min(a.began, l.Seq)
-		}
-		if now && l.Kind == Abandoned {
-			arm.Abandoned++
-			arm.Attempts++
-		}
-		if l.captured() && !seen[l.ID] {
-			seen[l.ID] = true
-			switch {
-			case now && a.stopped[l.ID]:
-				arm.Attempts += max(1, l.Attempts)
-				priors[prior{s.Block, s.Epoch, "limits"}]++
-			case now:
-				arm.Attempts += max(1, l.Attempts)
-				if l.Kind == Adopted {
-					arm.Adopted++
-				}
-				if p := (place{s.Stream, s.Index}); !places[p] {
-					places[p] = true
-					arm.Drawn++
-				}
-			case same && s.Epoch < a.Epoch:
-				if earlier[s.Epoch] == nil {
-					earlier[s.Epoch] = map[string]map[int]bool{}
-				}
-				if earlier[s.Epoch][s.Stream] == nil {
-					earlier[s.Epoch][s.Stream] = map[int]bool{}
-				}
-				earlier[s.Epoch][s.Stream][s.Index] = true
-			default:
-				var changed []string
-				if !known {
-					changed = append(changed, "stream")
-				} else if !same {
-					changed = append(changed, "block")
-				}
-				if s.Epoch != a.Epoch {
-					changed = append(changed, "epoch")
-				}
-				priors[prior{s.Block, s.Epoch, strings.Join(changed, " ")}]++
-			}
-		}
-		if known {
-			a.Arms[s.Stream] = arm
+		if a.labels[l.Label] && l.Kind != Look {
+			a.countLine(l, &t)
 		}
 	}
+	a.listWithdrawn(t.earlier)
+	a.listPriors(t.priors)
+}
+
+// A tally is what countLines knows of the lines before.
+type tally struct {
+	seen    map[ID]bool                     // that were had
+	places  map[repPlace]bool               // of the present block and epoch
+	earlier map[int]map[string]map[int]bool // epoch -> stream -> index
+	priors  map[prior]int
+}
+
+type repPlace struct {
+	stream string
+	index  int
+}
+
+type prior struct {
+	block   string
+	epoch   int
+	changed string
+}
+
+func (a *accounting) countLine(l Line, t *tally) {
+	s := l.Sample
+	block, known := a.blocks[s.Stream]
+	same := known && s.Block == block
+	now := same && s.Epoch == a.Epoch
+	if l.Label == a.label {
+		a.began = min(a.began, l.Seq)
+	}
+	if same {
+		if f, ok := a.first[s.Epoch]; !ok || l.Seq < f {
+			a.first[s.Epoch] = l.Seq
+		}
+	}
+	if now && l.captured() {
+		a.had = min(a.had, l.Seq)
+	}
+	if now {
+		a.Arms[s.Stream] = a.Arms[s.Stream].with(l, a.stopped[l.ID], t)
+	}
+	if !l.captured() || t.seen[l.ID] {
+		return
+	}
+	t.seen[l.ID] = true
+	switch {
+	case now && a.stopped[l.ID]:
+		t.priors[prior{s.Block, s.Epoch, "limits"}]++
+	case now:
+	case same && s.Epoch < a.Epoch:
+		if t.earlier[s.Epoch] == nil {
+			t.earlier[s.Epoch] = map[string]map[int]bool{}
+		}
+		if t.earlier[s.Epoch][s.Stream] == nil {
+			t.earlier[s.Epoch][s.Stream] = map[int]bool{}
+		}
+		t.earlier[s.Epoch][s.Stream][s.Index] = true
+	default:
+		var changed []string
+		if !known {
+			changed = append(changed, "stream")
+		} else if !same {
+			changed = append(changed, "block")
+		}
+		if s.Epoch != a.Epoch {
+			changed = append(changed, "epoch")
+		}
+		t.priors[prior{s.Block, s.Epoch, strings.Join(changed, " ")}]++
+	}
+}
+
+// with counts a line of the present block and epoch; stopped says that it is of
+// a rep that was asked again since.
+func (arm Arm) with(l Line, stopped bool, t *tally) Arm {
+	switch {
+	case l.Kind == Abandoned:
+		arm.Abandoned++
+		arm.Attempts++
+	case l.captured() && !t.seen[l.ID]:
+		arm.Attempts += max(1, l.Attempts)
+		if stopped {
+			break
+		}
+		if l.Kind == Adopted {
+			arm.Adopted++
+		}
+		if p := (repPlace{l.Sample.Stream, l.Sample.Index}); !t.places[p] {
+			t.places[p] = true
+			arm.Drawn++
+		}
+	}
+	return arm
+}
+
+func (a *accounting) listWithdrawn(earlier map[int]map[string]map[int]bool) {
 	for e, streams := range earlier {
 		w := Withdrawn{Epoch: e, Drawn: map[string]int{}}
 		for s, indices := range streams {
@@ -269,6 +294,9 @@ func (a *accounting) countLines() {
 		a.Withdrawn = append(a.Withdrawn, w)
 	}
 	slices.SortFunc(a.Withdrawn, func(x, y Withdrawn) int { return x.Epoch - y.Epoch })
+}
+
+func (a *accounting) listPriors(priors map[prior]int) {
 	for p, n := range priors {
 		x := Prior{Changed: strings.Fields(p.changed), Count: n, Epoch: p.epoch}
 		if last, ok := a.lastLook(p.block, 0, 0); ok && p.changed != "limits" {
@@ -379,47 +407,4 @@ func (l *Lock) Bind(label graph.Label, s graph.Sample, by graph.Look) (line Line
 	return NewLook(label, s.Block, Looked{
 		Fingerprint: by.Fingerprint, Alpha: by.Alpha, Effect: by.Effect, Margin: by.Margin, Verdict: "UNMEASURED", Conclusion: "unmeasured",
 	}), true
-}
-
-// Latest is how far a label has gone: neither epochs nor redraws are lowered.
-type Latest struct {
-	epochs  map[string]int // by stream
-	redraws map[graph.Sample]int
-}
-
-// Latest looks at all draws and intents of a label.
-func (l *Lock) Latest(label graph.Label) Latest {
-	at := Latest{map[string]int{}, map[graph.Sample]int{}}
-	for _, x := range l.view().lines {
-		if x.Label != label || x.Kind == Look {
-			continue
-		}
-		s := x.Sample
-		at.epochs[s.Stream] = max(at.epochs[s.Stream], s.Epoch)
-		s.Redraw = 0
-		at.redraws[s] = max(at.redraws[s], x.Sample.Redraw)
-	}
-	return at
-}
-
-// Epoch is the highest of a stream.
-func (at Latest) Epoch(stream string) int { return at.epochs[stream] }
-
-// Redraw is the highest of a rep in its block and epoch.
-func (at Latest) Redraw(s graph.Sample) int {
-	s.Redraw = 0
-	return at.redraws[s]
-}
-
-// BlocksOf gives the blocks in which a label's stream was drawn, the latest
-// first.
-func (l *Lock) BlocksOf(label graph.Label, stream string) (blocks []string) {
-	lines := l.view().lines
-	for i := len(lines) - 1; i >= 0; i-- {
-		x := lines[i]
-		if x.Label == label && x.captured() && x.Sample.Stream == stream && !slices.Contains(blocks, x.Sample.Block) {
-			blocks = append(blocks, x.Sample.Block)
-		}
-	}
-	return blocks
 }

@@ -308,8 +308,8 @@ func TestAccountEarlier(t *testing.T) {
 	if l := g.lock.Latest(labelB); l.Epoch("control") != 0 {
 		t.Errorf("latest of another label %+v", l)
 	}
-	same(t, "blocks", g.lock.BlocksOf(labelA, "control"), []string{"b", "old"})
-	same(t, "blocks of another label", g.lock.BlocksOf(labelB, "control"), []string(nil))
+	same(t, "blocks", g.lock.Latest(labelA).Blocks("control"), []string{"b", "old"})
+	same(t, "blocks of another label", g.lock.Latest(labelB).Blocks("control"), []string(nil))
 	reused := []Rep{{ID: at("old", 1, 1)[0]}, {ID: at("b", 1, 1)[1]}}
 	if a := g.account(labelA, "f", reused); !a.DrawnApart || a.Block != "b" {
 		t.Errorf("a reused control: %+v", a)

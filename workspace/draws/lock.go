@@ -112,64 +112,6 @@ func (l *Lock) Looks(label graph.Label, block string) []Line {
 	return slices.Clone(l.view().looks[look{label, block}])
 }
 
-// A PriorDraw is a draw or adoption of a label that is none of its reps now.
-type PriorDraw struct {
-	Line
-	// Changed are the fields in which the identity differs from the rep of the
-	// same stream and index: epoch, redraw, block, and key if it is none of
-	// these, which are in the key. It is stream or index if there is no such
-	// rep now.
-	Changed []string
-}
-
-// PriorDraws gives the label's draws and adoptions that are not in now, the
-// identities of all its present reps.
-func (l *Lock) PriorDraws(label graph.Label, now []ID) []PriorDraw {
-	type place struct {
-		stream string
-		index  int
-	}
-	same, streams, reps := map[ID]bool{}, map[string]bool{}, map[place]ID{}
-	for _, id := range now {
-		same[id], streams[id.Sample.Stream] = true, true
-		reps[place{id.Sample.Stream, id.Sample.Index}] = id
-	}
-	var out []PriorDraw
-	for _, d := range l.view().lines {
-		if d.Label != label || !d.captured() || same[d.ID] {
-			continue
-		}
-		p := PriorDraw{Line: d}
-		rep, ok := reps[place{d.Sample.Stream, d.Sample.Index}]
-		switch {
-		case !streams[d.Sample.Stream]:
-			p.Changed = []string{"stream"}
-		case !ok:
-			p.Changed = []string{"index"}
-		default:
-			p.Changed = changed(d.ID, rep)
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
-func changed(was, now ID) (names []string) {
-	if was.Sample.Epoch != now.Sample.Epoch {
-		names = append(names, "epoch")
-	}
-	if was.Sample.Redraw != now.Sample.Redraw {
-		names = append(names, "redraw")
-	}
-	if was.Sample.Block != now.Sample.Block {
-		names = append(names, "block")
-	}
-	if names == nil {
-		names = []string{"key"}
-	}
-	return names
-}
-
 // Counts are a label's lines by kind, and the attempts of its draws.
 type Counts struct {
 	Intents, Draws, Abandoned, Adopted, Looks int

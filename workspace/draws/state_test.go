@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/evalbuild/eval/workspace/graph"
 )
 
 func TestStates(t *testing.T) {
@@ -100,40 +98,6 @@ func TestLooks(t *testing.T) {
 	}
 	if !slices.Equal(ns, []int{6, 12, 6}) || len(l.Looks(labelA, "c")) != 1 || l.Counts(labelA).Looks != 4 {
 		t.Errorf("looks %v, %v", ns, l.Lines())
-	}
-}
-
-func TestPriorDraws(t *testing.T) {
-	l := open(t, lockPath(t))
-	sample := graph.Sample{Stream: "control", Index: 1, Epoch: 1, Block: "b"}
-	now := []ID{identity(sample)}
-	with := func(f func(*graph.Sample)) ID {
-		s := sample
-		f(&s)
-		return identity(s)
-	}
-	model := ID{Key: graph.Key(cap1), Sample: sample}
-	ids := []ID{
-		now[0],
-		with(func(s *graph.Sample) { s.Epoch = 2 }),
-		with(func(s *graph.Sample) { s.Block, s.Redraw = "c", 1 }),
-		with(func(s *graph.Sample) { s.Index = 2 }),
-		with(func(s *graph.Sample) { s.Stream = "other" }),
-		model,
-	}
-	for _, id := range ids {
-		i := NewIntent(labelA, id, runA)
-		appendOK(t, l, i, i.Drawn(cap1, 1))
-	}
-	i := NewIntent(labelB, rep("control", 9), runA)
-	appendOK(t, l, i, i.Drawn(cap1, 1))
-	var got [][]string
-	for _, p := range l.PriorDraws(labelA, now) {
-		got = append(got, p.Changed)
-	}
-	want := [][]string{{"epoch"}, {"redraw", "block"}, {"index"}, {"stream"}, {"key"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
 	}
 }
 

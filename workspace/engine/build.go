@@ -71,8 +71,8 @@ type build struct {
 	spending   spending
 	locks      memo[graph.Label, *draws.Lock]
 	blocks     memo[*graph.Block, string]
-	latest     memo[graph.Label, draws.Latest]
-	bound      memo[any, struct{}]
+	latest     memo[labelIn, draws.Latest]
+	bound      memo[boundPlace, struct{}]
 	recovered  memo[*draws.Lock, struct{}]
 }
 

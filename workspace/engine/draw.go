@@ -132,7 +132,7 @@ func (b *build) reuse(n *node, lock *draws.Lock) error {
 	sample := *first.Sample
 	sample.Index, sample.Redraw = 1, 0
 	first.Sample = &sample
-	for _, block := range lock.BlocksOf(first.Owner, sample.Stream) {
+	for _, block := range b.latestOf(lock, first.Owner).Blocks(sample.Stream) {
 		in := n.inputs
 		in.Block = block
 		key, err := first.RepKey(b.o.Store.Func(), in)
@@ -153,10 +153,7 @@ func (b *build) notLowered(a *graph.Action, label graph.Label, lock *draws.Lock,
 	if a.Terms.Withdrawn {
 		return nil
 	}
-	at, err := b.latest.get(label, func() (draws.Latest, error) { return lock.Latest(label), nil })
-	if err != nil {
-		return err
-	}
+	at := b.latestOf(lock, label)
 	if e := at.Epoch(s.Stream); e > s.Epoch {
 		return &hintedError{
 			fmt.Errorf("epoch is %d, and draws.lock has reps of %s of epoch %d: an epoch is never lowered", s.Epoch, label, e),
@@ -170,6 +167,19 @@ func (b *build) notLowered(a *graph.Action, label graph.Label, lock *draws.Lock,
 		}
 	}
 	return nil
+}
+
+// A labelIn is a label by the lines of one lock: after a move, two may have lines
+// of it.
+type labelIn struct {
+	lock  *draws.Lock
+	label graph.Label
+}
+
+// latestOf looks, once a build, how far a label has gone.
+func (b *build) latestOf(lock *draws.Lock, label graph.Label) draws.Latest {
+	at, _ := b.latest.get(labelIn{lock, label}, func() (draws.Latest, error) { return lock.Latest(label), nil }) // no error
+	return at
 }
 
 // A foundDraw is a capture with its outputs.

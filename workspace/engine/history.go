@@ -14,15 +14,17 @@ import (
 // What is told of draws to whoever scores them, and what a scoring leaves in the
 // lock: the terms before the first draw, and each look.
 
+// A boundPlace is what terms are bound for.
+type boundPlace struct {
+	owner graph.Label
+	block string
+	epoch int
+}
+
 // bind notes, once, what the node's reps will be scored with.
 func (b *build) bind(n *node) error {
-	type place struct {
-		owner graph.Label
-		block string
-		epoch int
-	}
 	d, owner := n.draw, n.action.Owner
-	_, err := b.bound.get(place{owner, d.id.Sample.Block, d.id.Sample.Epoch}, func() (struct{}, error) {
+	_, err := b.bound.get(boundPlace{owner, d.id.Sample.Block, d.id.Sample.Epoch}, func() (struct{}, error) {
 		h := b.historyOf(n)
 		if h == nil {
 			return struct{}{}, nil
