@@ -274,6 +274,7 @@ func (b *build) settle(ctx context.Context, out outcome) *node {
 	default:
 		n.ran = n.ran || n.state == running && !out.hit
 		n.setOutputs(out.outputs)
+		b.spending.saw(n)
 		key := n.key
 		b.transition(n, done)
 		b.end(n, out)

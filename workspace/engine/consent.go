@@ -78,9 +78,6 @@ type spending struct {
 // not say is taken to have cost what was expected.
 func (s *spending) settle(n *node, out outcome) {
 	d := n.draw
-	if d.reserve < 0 { // parked: its twin has the reservation
-		return
-	}
 	delete(s.running, n)
 	if s.asked[n.action.Owner] == n {
 		s.asked[n.action.Owner] = nil
@@ -90,7 +87,6 @@ func (s *spending) settle(n *node, out outcome) {
 		s.draws--
 	case usd != nil:
 		s.spent += *usd
-		s.saw(n.action.Owner, *usd)
 	default:
 		s.spent += d.reserve
 	}
@@ -106,11 +102,16 @@ func (s *spending) reserved() (usd float64) {
 	return usd
 }
 
-func (s *spending) saw(owner graph.Label, usd float64) {
+// saw notes what a rep that was had has cost.
+func (s *spending) saw(n *node) {
+	usd := n.usd()
+	if usd == nil {
+		return
+	}
 	if s.most == nil {
 		s.most = map[graph.Label]float64{}
 	}
-	s.most[owner] = max(s.most[owner], usd)
+	s.most[n.action.Owner] = max(s.most[n.action.Owner], *usd)
 }
 
 // expect is what a rep will cost at most, as far as is known: what is declared, or
@@ -131,7 +132,6 @@ func (b *build) dispatchDraws() (run []*node) {
 	wanted := b.wanted
 	b.wanted = nil
 	b.schedule(wanted)
-	b.seeCosts()
 	for i, n := range wanted {
 		if b.unscorable[n.action.Owner] {
 			n.begin()
@@ -157,7 +157,6 @@ func (b *build) dispatchDraws() (run []*node) {
 				continue
 			}
 		} else {
-			n.draw.reserve = -1
 			n.begin() // its twin does: the other of its pair need not wait
 		}
 		if n = b.start(n); n != nil {
@@ -170,15 +169,6 @@ func (b *build) dispatchDraws() (run []*node) {
 		}
 	}
 	return run
-}
-
-// seeCosts notes what the reps that were had before have cost.
-func (b *build) seeCosts() {
-	for _, n := range b.nodes {
-		if n.draw != nil && n.state == done && n.usd() != nil {
-			b.spending.saw(n.action.Owner, *n.usd())
-		}
-	}
 }
 
 // mayDraw reserves what a draw may cost. wait says that it depends on what

@@ -213,7 +213,6 @@ func (e *Engine) Plan(ctx context.Context, targets []*starlark.Target) (*Report,
 
 func (b *build) report() *Report {
 	r := &Report{Actions: len(b.nodes), Problems: b.problems, Restored: b.restored}
-	b.seeCosts()
 	for _, n := range b.nodes {
 		if n.draw != nil && n.state == done && !n.action.Terms.Withdrawn {
 			if n.ran {
