@@ -121,9 +121,15 @@ func verifySet(ctx context.Context, s *settings, name string, set *sets.Set) (in
 		if ev, err = r.engine.Evidence(ctx, r.target); err != nil {
 			return 0, err
 		}
-		list = append(list, ev.Faults...)
+		told := map[graph.Slot]bool{} // what stops an action is a fault of the store, too
 		for _, p := range ev.Report.Problems {
+			told[p.Action.Slot()] = true
 			fault(p.Action.Slot().String(), lostIn(p.Err))
+		}
+		for _, f := range ev.Faults {
+			if !told[graph.Slot{Owner: f.Label, Path: f.Path}] {
+				list = append(list, f)
+			}
 		}
 		if len(ev.Report.Problems) == 0 {
 			list = append(list, r.compare(ev)...)
