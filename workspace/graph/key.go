@@ -47,8 +47,7 @@ type writer interface {
 
 // walk visits everything of the action that is in the key except for the
 // bytes of its inputs, which are in the input tree. There is one walk and two
-// writers: the salt and the explanation.
-// block is that of its draw.
+// writers: the salt and the explanation. block is that of its draw.
 func (a *Action) walk(w writer, block string) {
 	w.field("schema", binary.AppendUvarint(nil, KeySchema), strconv.Itoa(KeySchema), "")
 	w.field("kind", []byte{byte(a.Kind)}, a.Kind.String(), "")

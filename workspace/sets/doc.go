@@ -32,7 +32,7 @@
 // # Invariants
 //
 //   - One set has one encoding: the manifest is canonical JSON, and an archive
-//     that isn't byte for byte what Archive writes is refused.
+//     that isn't byte for byte what WriteArchive writes is refused.
 //   - Nothing in a set says when, where or by whom it was made.
 //   - Read takes regular files only, follows no link, and is bounded: see the
 //     limits. What it gives is what the manifest says.
