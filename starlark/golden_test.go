@@ -105,7 +105,7 @@ var builtinCalls = map[string][]string{
 	"native.is_instance": {"[native.is_instance(x, DefaultInfo) for x in [DefaultInfo(), DefaultInfo, None, struct()]]", "native.is_instance(DefaultInfo(), ScorecardInfo)"},
 	"native.codec":       {"[native.codec(f) for f in ['text', 'codex', 'claude', 'gemini', 'pi', 'opencode', 'qwen', 'eval']]", "native.codec('codx')"},
 	"native.fingerprint": {"native.fingerprint(lambda: 1)", "native.fingerprint(len)"}, // see TestNative
-	"native.reported":    {`native.reported('{"usd":0.25,"input":3,"output":1.5,"reasoning":-1,"x":1}')`, "native.reported('no JSON')", `native.reported('{"usd":-1}')`, "native.reported('[]')", `native.reported('{"usd":null,"input":null}')`},
+	"native.reported":    {`native.reported('{"usd":0.25,"input":3,"output":1.5,"reasoning":-1,"x":1}')`, "native.reported('no JSON')", `native.reported('{"usd":-1}')`, "native.reported('[]')", `native.reported('{"usd":null,"input":null}')`, `native.reported('{"usd":1e308,"USD":7}')`},
 	"native.digest":      {"native.digest('')", "native.digest('é' + raw)"},
 
 	// They fail inside of actions, which is what they do there.

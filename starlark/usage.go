@@ -11,6 +11,22 @@ import (
 // maxReported is how much is read of what a rep says of its usage.
 const maxReported = 64 << 10
 
+// maxUSD is what no rep costs: a program that says more says nothing.
+const maxUSD = 1e6
+
+// ReportedUSD is what a rep said that it cost, nil if it didn't.
+func ReportedUSD(text []byte) *float64 {
+	v, err := sl.Call(new(sl.Thread), sl.NewBuiltin("reported", reported), sl.Tuple{sl.String(text)}, nil)
+	if err != nil {
+		return nil
+	}
+	usd, _, _ := v.(*sl.Dict).Get(sl.String("usd"))
+	if x, ok := usd.(sl.Float); ok {
+		return (*float64)(&x)
+	}
+	return nil
+}
+
 // reported is native.reported(text): what a rep wrote about its usage, which may
 // be anything: {"usd": number or None, "usage": {count: n}} of what can be taken
 // from it. Counts are those of transcripts: input, cached_input, cache_write,
@@ -29,7 +45,7 @@ func reported(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl
 		return x, ok && raw[0] != 'n' && json.Unmarshal(raw, &x) == nil && x >= 0
 	}
 	usd := sl.Value(sl.None)
-	if x, ok := number("usd"); ok {
+	if x, ok := number("usd"); ok && x <= maxUSD {
 		usd = sl.Float(x)
 	}
 	counts := new(sl.Dict)

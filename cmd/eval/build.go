@@ -52,6 +52,9 @@ func runBuild(ctx context.Context, s *session) error {
 	if rep != nil {
 		cards, met := printBuild(rep, errors.Is(err, engine.ErrInterrupted))
 		log.finish(rep, cards)
+		if gerr := s.noteGone(os.Stderr, targets); gerr != nil && err == nil {
+			err = gerr
+		}
 		if err == nil {
 			return verdictOf(rep, met)
 		}

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"maps"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -26,6 +29,46 @@ func (s *session) deletedDraws() ([]goneDraws, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.goneIn(locks)
+}
+
+// noteGone says which targets that are gone have draws in the locks of the
+// packages of live ones: what was tried and dropped is part of the evidence.
+func (s *session) noteGone(w io.Writer, targets []*starlark.Target) error {
+	var locks []string
+	for _, t := range targets {
+		live := slices.ContainsFunc(t.Result.Actions, func(a *graph.Action) bool { return a.Sample != nil })
+		if name := path.Join(t.Label.Pkg, draws.Name); live && t.Label.Repo == "" && !slices.Contains(locks, name) {
+			locks = append(locks, name)
+		}
+	}
+	gone, err := s.goneIn(locks)
+	if err != nil {
+		return err
+	}
+	for _, lock := range locks {
+		var names []string
+		n := 0
+		for _, g := range gone {
+			if g.lock == lock {
+				names = append(names, g.label.String())
+				n += g.draws
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		const most = 3
+		if more := len(names) - most; more > 0 {
+			names = append(names[:most], fmt.Sprintf("%d more", more))
+		}
+		fmt.Fprintf(w, "note: %s has looks and %s of what is no target now: %s\n", safe(lock), plural(n, "draw", "draws"), safe(strings.Join(names, ", ")))
+	}
+	return nil
+}
+
+// goneIn finds what locks hold of targets that are gone.
+func (s *session) goneIn(locks []string) ([]goneDraws, error) {
 	var out []goneDraws
 	for _, name := range locks {
 		lock, err := draws.Open(filepath.Join(s.root, filepath.FromSlash(name)))

@@ -275,6 +275,9 @@ func (s *scorecard) drawNotes(add func(format string, args ...any)) {
 	if r := s.Redeclared; r != nil {
 		add("redeclared (would be %s)", r.Conclusion)
 	}
+	if slices.Contains(s.Eligibility.Reasons, "judge-not-deterministic") {
+		add("judged otherwise before")
+	}
 	if slices.Contains(s.Eligibility.Reasons, "history-unknown") {
 		add("found in the store, looks unknown")
 	}

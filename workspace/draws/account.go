@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -36,6 +37,7 @@ type Account struct {
 	Prior       []Prior            `json:"prior"`
 	Reps        map[string]RepLine `json:"reps"` // by stream-index; those that count
 	Schema      string             `json:"schema"`
+	Scored      string             `json:"scored"`    // which captures the reps have: Lock.Scored
 	Withdrawn   []Withdrawn        `json:"withdrawn"` // by epoch
 }
 
@@ -63,6 +65,7 @@ type Seen struct {
 	Terms
 	Conclusion string `json:"conclusion"`
 	N          int    `json:"n"`
+	Reps       string `json:"reps"`
 	Verdict    string `json:"verdict"`
 }
 
@@ -99,17 +102,36 @@ func (l *Lock) Account(label graph.Label, reps []Rep, look graph.Look) Account {
 	v := l.view()
 	a := accounting{
 		view: v, look: look, labels: map[graph.Label]bool{label: true},
-		blocks: map[string]string{}, stopped: map[ID]bool{}, first: map[int]int64{},
+		blocks: map[string]string{}, current: map[graph.Sample]ID{}, stopped: map[ID]bool{}, first: map[int]int64{},
 		had: math.MaxInt64, began: math.MaxInt64, label: label,
 		Account: Account{
 			Schema: AccountSchema, Fingerprint: look.Fingerprint, Arms: map[string]Arm{}, Looks: []Seen{},
 			Reps: map[string]RepLine{}, Prior: []Prior{}, Withdrawn: []Withdrawn{},
 		},
 	}
+	a.Scored = l.scored(v, reps)
 	a.takeReps(reps)
 	a.countLines()
 	a.takeLooks()
 	return a.Account
+}
+
+// Scored names what a scoring of the reps sees: a digest of their captures. Two
+// looks with one see the same, however the reps came to be these.
+func (l *Lock) Scored(reps []Rep) string { return l.scored(l.view(), reps) }
+
+func (l *Lock) scored(v *view, reps []Rep) string {
+	var lines []string
+	for _, r := range reps {
+		if s := v.states[r.ID]; s != nil && !r.Withdrawn && s.Line.Kind != "" {
+			lines = append(lines, name(r.Sample)+" "+digestName(s.Line)+"\n")
+		}
+	}
+	if lines == nil {
+		return ""
+	}
+	slices.Sort(lines)
+	return cas.BLAKE3.Sum([]byte(strings.Join(lines, ""))).Hex()
 }
 
 // JSON gives the account's bytes.
@@ -126,10 +148,10 @@ type accounting struct {
 	labels  map[graph.Label]bool // whose lines count
 	blocks  map[string]string    // stream -> present block
 	stopped map[ID]bool
-	first   map[int]int64 // epoch -> seq of its first line in the present block
-	had     int64         // seq of the first capture in the present block and epoch
-	began   int64         // seq of the label's own first line of a rep
-	last    int64         // seq of the last line that gives one of the reps its capture
+	first   map[int]int64       // epoch -> seq of its first line in the present block
+	had     int64               // seq of the first capture in the present block and epoch
+	began   int64               // seq of the label's own first line of a rep
+	current map[graph.Sample]ID // of the reps that count
 }
 
 // takeReps notes what each rep is, and which labels it has lines under.
@@ -148,7 +170,6 @@ func (a *accounting) takeReps(reps []Rep) {
 		a.blocks[r.Sample.Stream] = r.Sample.Block
 		line := RepLine{Stopped: len(r.Stopped)}
 		if s := a.view.states[r.ID]; s != nil && s.Line.Kind != "" {
-			a.last = max(a.last, s.Line.Seq)
 			line.Capture, line.Attempts = digestName(s.Line), max(1, s.Attempts)
 			line.Adopted, line.Abandoned, line.Rivals = s.Line.Kind == Adopted, s.Abandoned, len(s.Rivals)
 			if runs[r.Sample.Index] == nil {
@@ -156,7 +177,7 @@ func (a *accounting) takeReps(reps []Rep) {
 			}
 			runs[r.Sample.Index][s.Line.Run] = true
 		}
-		a.Reps[name(r.Sample)] = line
+		a.Reps[name(r.Sample)], a.current[r.Sample] = line, r.ID
 		for _, id := range r.Stopped {
 			a.stopped[id] = true
 		}
@@ -226,15 +247,17 @@ func (a *accounting) countLine(l Line, t *tally) {
 	if now && l.captured() {
 		a.had = min(a.had, l.Seq)
 	}
+	// Under another limit, one rep has draws with several keys.
+	limits := now && (a.stopped[l.ID] || a.sibling(l.ID))
 	if now {
-		a.Arms[s.Stream] = a.Arms[s.Stream].with(l, a.stopped[l.ID], t)
+		a.Arms[s.Stream] = a.Arms[s.Stream].with(l, limits, t)
 	}
 	if !l.captured() || t.seen[l.ID] {
 		return
 	}
 	t.seen[l.ID] = true
 	switch {
-	case now && a.stopped[l.ID]:
+	case limits:
 		t.priors[prior{s.Block, s.Epoch, "limits"}]++
 	case now:
 	case same && s.Epoch < a.Epoch:
@@ -257,6 +280,12 @@ func (a *accounting) countLine(l Line, t *tally) {
 		}
 		t.priors[prior{s.Block, s.Epoch, strings.Join(changed, " ")}]++
 	}
+}
+
+// sibling says whether one of the reps is this identity but for the key.
+func (a *accounting) sibling(id ID) bool {
+	is, ok := a.current[id.Sample]
+	return ok && is != id
 }
 
 // with counts a line of the present block and epoch; stopped says that it is of
@@ -355,18 +384,21 @@ func (a *accounting) takeLooks() {
 	}
 	beside := func(x Line) bool { return x.Label != a.label && x.Seq > a.began }
 	a.bind(beside)
-	var seqs []int64
 	for _, x := range a.looksAt(a.Block, first, 0) {
 		if x.N > 0 && !(beside(x) && x.N == a.look.N) {
-			a.Looks = append(a.Looks, Seen{*terms(x), x.Conclusion, x.N, x.Verdict})
-			seqs = append(seqs, x.Seq)
+			a.Looks = append(a.Looks, Seen{*terms(x), x.Conclusion, x.N, x.Reps, x.Verdict})
 		}
 	}
-	// A look before the last of the reps was had saw something else than these.
-	now := a.now()
-	for n := len(a.Looks); n > 0 && a.Looks[n-1].Terms == now && a.Looks[n-1].N == a.look.N && seqs[n-1] > a.last; n-- {
-		a.Looks = a.Looks[:n-1]
+	n := len(a.Looks)
+	if n == 0 || a.Looks[n-1].Terms != a.now() || a.Looks[n-1].N != a.look.N || a.Looks[n-1].Reps != a.Scored {
+		return
 	}
+	// The one that is made now; the old name of a target may have said the same.
+	own := a.Looks[n-1]
+	for n > 0 && a.Looks[n-1] == own {
+		n--
+	}
+	a.Looks = a.Looks[:n]
 }
 
 // bind finds the terms that were settled when nobody had seen a reply of the

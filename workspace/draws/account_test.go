@@ -55,7 +55,9 @@ func (g *ledger) bind(l graph.Label, id ID, fp string) {
 
 func (g *ledger) look(l graph.Label, block, fp string, n int, verdict string) {
 	g.Helper()
-	appendOK(g, g.lock, NewLook(l, block, Looked{N: n, Fingerprint: fp, Alpha: 0.05, Effect: 0.5, Margin: 0.2, Verdict: verdict, Conclusion: "c-" + verdict}))
+	appendOK(g, g.lock, NewLook(l, block, Looked{
+		N: n, Reps: g.lock.Scored(reps(at(block, 1, n))), Fingerprint: fp, Alpha: 0.05, Effect: 0.5, Margin: 0.2, Verdict: verdict, Conclusion: "c-" + verdict,
+	}))
 }
 
 // at gives the pairs 1 to n of a block and epoch.
@@ -145,6 +147,38 @@ func TestAccountRivals(t *testing.T) {
 
 // TestAccountBound: what decides is what was settled when nobody had seen a
 // reply of the block.
+// TestRivalsOfBranches: two branches drew the same reps, in another order; after
+// the merge the captures of one of them count for all.
+func TestRivalsOfBranches(t *testing.T) {
+	ids := at("b", 1, 2)
+	var text []byte
+	for run, order := range map[string][]int{runA: {0, 1, 2, 3}, runB: {3, 2, 1, 0}} {
+		seq := int64(0)
+		for _, i := range order {
+			line := NewIntent(labelA, ids[i], run)
+			for _, x := range []Line{line, line.Drawn(cas.BLAKE3.Sum([]byte(run)), 1)} {
+				seq++
+				x.Seq = seq
+				b, err := encode(x)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text = append(text, b...)
+			}
+		}
+	}
+	path := lockPath(t)
+	put(t, path, string(text))
+	l := open(t, path)
+	won := l.State(ids[0]).Line.Run
+	for _, id := range ids {
+		s := l.State(id)
+		if s.Line.Run != won || len(s.Rivals) != 1 || s.Rivals[0].Run == won || s.Status != StatusDrawn {
+			t.Errorf("%v: %v by %s, rivals %v", id, s.Status, s.Line.Run, s.Rivals)
+		}
+	}
+}
+
 func TestAccountBound(t *testing.T) {
 	ids := at("b", 1, 1)
 	for _, c := range []struct {
@@ -266,8 +300,18 @@ func TestAccountLooksAndDraws(t *testing.T) {
 	if len(first.Looks) != 1 {
 		t.Fatalf("looks %v", first.Looks)
 	}
-	g.look(labelA, "b", "f", 2, "BEHAVIORAL")
+	seen := func(verdict string) {
+		appendOK(t, g.lock, NewLook(labelA, "b", Looked{
+			N: 2, Reps: first.Scored, Fingerprint: "f", Alpha: 0.05, Effect: 0.5, Margin: 0.2, Verdict: verdict, Conclusion: "c",
+		}))
+	}
+	seen("BEHAVIORAL")
 	same(t, "scored", g.account(labelA, "f", now), first)
+	// A judge that says something else of the same reps hides nothing.
+	seen("INERT")
+	if got := g.account(labelA, "f", now).Looks; len(got) != 2 || got[1].Verdict != "BEHAVIORAL" {
+		t.Errorf("looks %v", got)
+	}
 }
 
 // TestAccountEarlier: draws that are none of the reps now, and why.

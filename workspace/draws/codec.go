@@ -27,7 +27,7 @@ var fields = map[Kind][]string{
 	Abandoned: append(slices.Clip(repFields), "why"),
 	Adopted:   append(slices.Clip(repFields), "from", "capture"),
 	Look: {
-		"kind", "seq", "label", "block", "n", "fingerprint", "alpha", "effect", "margin", "verdict", "conclusion",
+		"kind", "seq", "label", "block", "n", "fingerprint", "alpha", "effect", "margin", "verdict", "conclusion", "reps",
 	},
 }
 
@@ -66,6 +66,8 @@ func (l *Line) at(field string) any {
 		return &l.N
 	case "fingerprint":
 		return &l.Fingerprint
+	case "reps":
+		return &l.Reps
 	case "alpha":
 		return &l.Alpha
 	case "effect":
@@ -84,8 +86,9 @@ func (l *Line) at(field string) any {
 var minimum = map[string]int64{"seq": 1, "index": 1, "epoch": 1, "attempts": 1}
 
 // mayBeEmpty are the strings that need no content. A probe with one arm has no
-// block, and a cause is better empty than not recorded.
-var mayBeEmpty = map[string]bool{"block": true, "why": true}
+// block, a cause is better empty than not recorded, and what binds a scoring
+// comes before any rep.
+var mayBeEmpty = map[string]bool{"block": true, "why": true, "reps": true}
 
 // check judges one field's value.
 func check(name string, at any) error {

@@ -32,10 +32,12 @@
 // git merges two branches by the union of their lines (Attributes). The order
 // is that of seq, then of bytes, so that any order of the same lines means the
 // same. seq grows by one a line in one file; two branches use the same numbers.
-// If both drew one identity, the first in that order counts and the others are
-// State.Rivals. Readers take only what the writer would have written: keys
-// sorted, no spaces, exactly the fields of the kind, at most MaxLine bytes.
-// The encoder is encoding/json without HTML escapes.
+// If both drew one identity, the capture of the run that began first in that
+// order counts (equal seqs: by the run's number), and the others are
+// State.Rivals: so for all identities it is those of one branch. Readers take
+// only what the writer would have written: keys sorted, no spaces, exactly the
+// fields of the kind, at most MaxLine bytes, strings as encoding/json writes them
+// without HTML escapes.
 //
 // # Invariants
 //

@@ -69,6 +69,7 @@ type Line struct {
 // Looked is what a look saw.
 type Looked struct {
 	N           int    // reps scored
+	Reps        string // which: Lock.Scored; "" of the line that binds, before any
 	Fingerprint string // of what scored them
 	Alpha       float64
 	Effect      float64

@@ -18,6 +18,7 @@ type view struct {
 	raw    map[string]bool // their texts
 	states map[ID]*State
 	looks  map[look][]Line
+	began  map[string]int64 // run -> seq of its first line
 
 	data    []byte // the file's whole lines, if all have their newline
 	numbers int    // lines in data
@@ -36,7 +37,7 @@ type look struct {
 // the last may be used.
 func (v *view) extended() *view {
 	return &view{
-		lines: v.lines, raw: maps.Clone(v.raw), states: maps.Clone(v.states), looks: maps.Clone(v.looks),
+		lines: v.lines, raw: maps.Clone(v.raw), states: maps.Clone(v.states), looks: maps.Clone(v.looks), began: maps.Clone(v.began),
 		data: v.data, numbers: v.numbers,
 	}
 }
@@ -50,7 +51,7 @@ type entry struct {
 // reads the file: so if it begins with what prev has seen, only the rest is
 // decoded and added: at 2,000 lines a thirtieth of the time (BenchmarkAppend).
 func parse(path string, data []byte, prev *view) (*view, error) {
-	v := &view{raw: map[string]bool{}, states: map[ID]*State{}, looks: map[look][]Line{}}
+	v := &view{raw: map[string]bool{}, states: map[ID]*State{}, looks: map[look][]Line{}, began: map[string]int64{}}
 	grown := prev != nil && len(prev.data) > 0 && bytes.HasPrefix(data, prev.data)
 	if grown {
 		v = prev.extended()
@@ -126,6 +127,9 @@ func (v *view) add(l Line) {
 		v.looks[k] = append(v.looks[k], l)
 		return
 	}
+	if _, ok := v.began[l.Run]; !ok {
+		v.began[l.Run] = l.Seq
+	}
 	s := new(State)
 	if was := v.states[l.ID]; was != nil { // another view may have it
 		*s = *was
@@ -133,6 +137,31 @@ func (v *view) add(l Line) {
 	}
 	v.states[l.ID] = s
 	s.add(l)
+	v.choose(s)
+}
+
+// choose makes of several captures of an identity that one count which the run
+// that began first has: two branches drew, and for all of their reps it is the
+// same one whose captures count, so that its store has all of them.
+func (v *view) choose(s *State) {
+	if len(s.Rivals) == 0 {
+		return
+	}
+	best := s.Line
+	for _, h := range s.held {
+		if cmp.Or(cmp.Compare(v.began[h.Run], v.began[best.Run]), strings.Compare(h.Run, best.Run)) < 0 {
+			best = h
+		}
+	}
+	s.Line, s.Rivals, s.Status = best, nil, StatusAdopted
+	if best.Kind == Draw {
+		s.Status = StatusDrawn
+	}
+	for _, h := range s.held {
+		if h.Capture != best.Capture {
+			s.Rivals = append(s.Rivals, h)
+		}
+	}
 }
 
 // Status is where an identity is.

@@ -61,6 +61,7 @@ type build struct {
 	problems []Problem
 	restored int
 	exported map[*starlark.Target]bool
+	unseen   bool     // its looks could not be kept: it shows no scorecard
 	resolved sync.Map // toolsKey -> *resolution
 
 	wanted []*node // draws that nobody has; see dispatchDraws

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/draws"
 	"github.com/evalbuild/eval/workspace/graph"
 )
@@ -273,23 +274,12 @@ func (b *build) readFacts(n *node, f *foundDraw) error {
 			}
 		}
 		if o.Name == usageName {
-			f.usd = reportedUSD(data)
+			f.usd = starlark.ReportedUSD(data)
 		} else if err := json.Unmarshal(data, &f.exit); err != nil {
 			return fmt.Errorf("%s of capture %s: %w", o.Name, short(cas.Digest(n.draw.id.Key)), err)
 		}
 	}
 	return nil
-}
-
-// reportedUSD is the field usd of a usage.json, nil if there is no such number.
-func reportedUSD(data []byte) *float64 {
-	var u struct {
-		USD *float64 `json:"usd"`
-	}
-	if json.Unmarshal(data, &u) != nil || u.USD == nil || *u.USD < 0 {
-		return nil
-	}
-	return u.USD
 }
 
 // raised says under which limit it was stopped that is higher now, "" if it

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -175,7 +176,12 @@ func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report
 	b := e.newBuild(targets, false)
 	var err error
 	for {
-		if err = b.run(ctx); err != nil {
+		err = b.run(ctx)
+		// Before anybody sees a number: a look that can't be kept is none.
+		if lerr := b.takeLooks(); lerr != nil {
+			b.unseen, err = true, cmp.Or(err, lerr)
+		}
+		if err != nil {
 			break
 		}
 		// An output found damaged while it is copied is made again, and copied
@@ -189,9 +195,6 @@ func (e *Engine) Build(ctx context.Context, targets []*starlark.Target) (*Report
 			err = fmt.Errorf("write %s: the store damages it each time that it is made", again[0].action.Outputs[0].File.Slash())
 			break
 		}
-	}
-	if lerr := b.takeLooks(); lerr != nil && err == nil {
-		err = lerr
 	}
 	rep := b.report()
 	for i := range rep.Targets {
@@ -260,7 +263,7 @@ func (b *build) targetResult(t *starlark.Target) TargetResult {
 		}
 	}
 	res.Outputs = len(shown(t))
-	if f := t.Result.Scorecard; f != nil {
+	if f := t.Result.Scorecard; f != nil && !b.unseen {
 		n := b.byAction[f.Action]
 		if n != nil && n.state == done {
 			res.Digest, res.Scored = n.outputs[f.Index].digest, n.ran

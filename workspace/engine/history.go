@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/evalbuild/eval/cas"
@@ -75,16 +76,7 @@ func (b *build) historyOf(n *node) *node {
 // account is what a history node makes: what the lock says of its draws. It is
 // no result of the store: the lock is.
 func (b *build) account(n *node) outcome {
-	var reps []draws.Rep
-	var lock *draws.Lock
-	for _, in := range n.action.Inputs {
-		if !isDraw(in) {
-			continue
-		}
-		d := b.byAction[in.File.Action].draw
-		lock = d.lock
-		reps = append(reps, draws.Rep{ID: d.id, Withdrawn: in.File.Action.Terms.Withdrawn, Stopped: d.stopped})
-	}
+	reps, lock := b.repsOf(n)
 	if lock == nil {
 		return outcome{err: errors.New("a history of no draws")}
 	}
@@ -101,6 +93,18 @@ func (b *build) account(n *node) outcome {
 		b.again.put(b.o.Store.Func(), data)
 	}
 	return outcome{hit: true, outputs: []output{out}}
+}
+
+// repsOf are the draws that a history node accounts for, and their lock.
+func (b *build) repsOf(n *node) (reps []draws.Rep, lock *draws.Lock) {
+	for _, in := range n.action.Inputs {
+		if isDraw(in) {
+			d := b.byAction[in.File.Action].draw
+			lock = d.lock
+			reps = append(reps, draws.Rep{ID: d.id, Withdrawn: in.File.Action.Terms.Withdrawn, Stopped: d.stopped})
+		}
+	}
+	return reps, lock
 }
 
 // lookOf is what a history node's look is made with: a program that judges is
@@ -160,21 +164,20 @@ func (b *build) takeLook(n, h *node) error {
 	if err != nil {
 		return err
 	}
-	for i := len(h.action.Inputs) - 1; i >= 0; i-- {
-		in := h.action.Inputs[i]
-		if !isDraw(in) || in.File.Action.Terms.Withdrawn {
+	reps, lock := b.repsOf(h)
+	for _, rep := range slices.Backward(reps) {
+		if rep.Withdrawn {
 			continue
 		}
-		d := b.byAction[in.File.Action].draw
 		seen := draws.Looked{
-			N: look.N, Fingerprint: look.Fingerprint, Alpha: look.Alpha, Effect: look.Effect, Margin: look.Margin,
+			N: look.N, Reps: lock.Scored(reps), Fingerprint: look.Fingerprint, Alpha: look.Alpha, Effect: look.Effect, Margin: look.Margin,
 			Verdict: card.Verdict, Conclusion: card.Conclusion,
 		}
-		before := d.lock.Looks(n.action.Owner, d.id.Sample.Block)
+		before := lock.Looks(n.action.Owner, rep.Sample.Block)
 		if len(before) > 0 && before[len(before)-1].Looked == seen {
 			return nil // a build that changes nothing writes nothing: the lock may be read-only
 		}
-		_, err := d.lock.Append(draws.NewLook(n.action.Owner, d.id.Sample.Block, seen))
+		_, err := lock.Append(draws.NewLook(n.action.Owner, rep.Sample.Block, seen))
 		return err
 	}
 	return nil
