@@ -52,9 +52,7 @@ func runBuild(ctx context.Context, s *session) error {
 	if rep != nil {
 		cards, met := printBuild(rep, errors.Is(err, engine.ErrInterrupted))
 		log.finish(rep, cards)
-		if gerr := s.noteGone(os.Stderr, targets); gerr != nil && err == nil {
-			err = gerr
-		}
+		s.noteGone(os.Stderr, targets)
 		if err == nil {
 			return verdictOf(rep, met)
 		}

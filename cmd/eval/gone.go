@@ -34,7 +34,7 @@ func (s *session) deletedDraws() ([]goneDraws, error) {
 
 // noteGone says which targets that are gone have draws in the locks of the
 // packages of live ones: what was tried and dropped is part of the evidence.
-func (s *session) noteGone(w io.Writer, targets []*starlark.Target) error {
+func (s *session) noteGone(w io.Writer, targets []*starlark.Target) {
 	var locks []string
 	for _, t := range targets {
 		live := slices.ContainsFunc(t.Result.Actions, func(a *graph.Action) bool { return a.Sample != nil })
@@ -44,7 +44,7 @@ func (s *session) noteGone(w io.Writer, targets []*starlark.Target) error {
 	}
 	gone, err := s.goneIn(locks)
 	if err != nil {
-		return err
+		return // a lock or a package that can't be read was told of already
 	}
 	for _, lock := range locks {
 		var names []string
@@ -64,7 +64,6 @@ func (s *session) noteGone(w io.Writer, targets []*starlark.Target) error {
 		}
 		fmt.Fprintf(w, "note: %s has looks and %s of what is no target now: %s\n", safe(lock), plural(n, "draw", "draws"), safe(strings.Join(names, ", ")))
 	}
-	return nil
 }
 
 // goneIn finds what locks hold of targets that are gone.

@@ -53,11 +53,36 @@ func CheckHistory(ctx context.Context, repoDir, path string) (History, error) {
 	if err != nil {
 		return History{Unknown: "git is not installed"}, nil
 	}
-	h, err := checkHistory(ctx, program, repoDir, path)
+	dir, name := place(repoDir, path)
+	h, err := checkHistory(ctx, program, dir, name)
+	// A repository in the repository must not hide what the outer one has.
+	if outer, rel, ok := above(ctx, program, repoDir, dir, name); err == nil && ok {
+		var o History
+		if o, err = checkHistory(ctx, program, outer, rel); err == nil && o.Commits > 0 {
+			h = o
+		}
+	}
 	if err != nil {
 		return History{}, fmt.Errorf("check history of %s: %w", path, err)
 	}
 	return h, nil
+}
+
+// above gives root as the folder to ask in, if that is of another repository.
+func above(ctx context.Context, program, root, dir, name string) (string, string, bool) {
+	rel, err := filepath.Rel(root, filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil || root == dir || strings.HasPrefix(rel, "..") {
+		return "", "", false
+	}
+	top := func(dir string) string {
+		out, err := repository{ctx, program, dir}.git(nil, "rev-parse", "--show-toplevel")
+		if err != nil {
+			return ""
+		}
+		return string(out)
+	}
+	outer := top(root)
+	return root, filepath.ToSlash(rel), outer != "" && outer != top(dir)
 }
 
 // Committed gives every lock below root (slash paths, sorted) that a commit
@@ -80,8 +105,7 @@ func Committed(ctx context.Context, root string) ([]string, error) {
 	return paths, nil
 }
 
-func checkHistory(ctx context.Context, program, repoDir, path string) (h History, err error) {
-	dir, name := place(repoDir, path)
+func checkHistory(ctx context.Context, program, dir, name string) (h History, err error) {
 	r := repository{ctx, program, dir}
 	prefix, err := r.git(nil, "rev-parse", "--is-inside-work-tree", "--show-prefix")
 	if err != nil {

@@ -278,6 +278,28 @@ func TestHistoryDamaged(t *testing.T) {
 }
 
 // TestHistoryUnborn: a repository without a commit is known to have none.
+// TestHistoryNested: a repository that was made in the package doesn't hide what
+// the one around it has.
+func TestHistoryNested(t *testing.T) {
+	r := newRepo(t)
+	put(t, r.path, "{\"a\":1}\n{\"a\":2}\n")
+	r.git("add", ".")
+	r.commit()
+	put(t, r.path, "{\"a\":1}\n")
+	for _, also := range []string{"", "committed there, too"} {
+		inner := repo{t, filepath.Join(r.dir, "p"), r.path}
+		inner.git("init", "-q", "-b", "main")
+		if also != "" {
+			inner.git("add", ".")
+			inner.commit()
+		}
+		h, err := CheckHistory(t.Context(), r.dir, r.path)
+		if err != nil || !h.Known || len(h.Removed) != 1 {
+			t.Errorf("%s: %+v, %v", also, h, err)
+		}
+	}
+}
+
 func TestHistoryUnborn(t *testing.T) {
 	r := newRepo(t)
 	r.git("update-ref", "-d", "HEAD")
