@@ -123,7 +123,7 @@ func (l *Lock) Scored(reps []Rep) string { return l.scored(l.view(), reps) }
 func (l *Lock) scored(v *view, reps []Rep) string {
 	var lines []string
 	for _, r := range reps {
-		if s := v.states[r.ID]; s != nil && !r.Withdrawn && s.Line.Kind != "" {
+		if s := v.state(r.ID); s != nil && !r.Withdrawn && s.Line.Kind != "" {
 			lines = append(lines, name(r.Sample)+" "+digestName(s.Line)+"\n")
 		}
 	}
@@ -158,7 +158,7 @@ type accounting struct {
 func (a *accounting) takeReps(reps []Rep) {
 	runs := map[int]map[string]bool{}
 	for _, r := range reps {
-		if s := a.view.states[r.ID]; s != nil {
+		if s := a.view.state(r.ID); s != nil {
 			for _, h := range s.held {
 				a.labels[h.Label] = true
 			}
@@ -169,7 +169,7 @@ func (a *accounting) takeReps(reps []Rep) {
 		a.Block, a.Epoch = r.Sample.Block, max(a.Epoch, r.Sample.Epoch)
 		a.blocks[r.Sample.Stream] = r.Sample.Block
 		line := RepLine{Stopped: len(r.Stopped)}
-		if s := a.view.states[r.ID]; s != nil && s.Line.Kind != "" {
+		if s := a.view.state(r.ID); s != nil && s.Line.Kind != "" {
 			line.Capture, line.Attempts = digestName(s.Line), max(1, s.Attempts)
 			line.Adopted, line.Abandoned, line.Rivals = s.Line.Kind == Adopted, s.Abandoned, len(s.Rivals)
 			if runs[r.Sample.Index] == nil {
@@ -352,7 +352,7 @@ func (a *accounting) nextFirst(e int) int64 {
 // meaning no end; those before the first draw, with n 0, only bind.
 func (a *accounting) looksAt(block string, from, to int64) (looks []Line) {
 	for l := range a.labels {
-		for _, x := range a.view.looks[look{l, block}] {
+		for _, x := range a.view.looksOf(l, block) {
 			if x.Seq >= from && (to == 0 || x.Seq < to) {
 				looks = append(looks, x)
 			}

@@ -59,7 +59,7 @@ func (l *Lock) Recover(run string, alive func(run string) bool) ([]Line, error) 
 			if x.Kind != Intent {
 				continue
 			}
-			s := v.states[x.ID]
+			s := v.state(x.ID)
 			if i := s.opened(x.Run); i < 0 || s.Open[i] != x {
 				continue
 			}
@@ -97,11 +97,7 @@ func (l *Lock) once(plan func(*view) []Line) (out []Line, again bool, err error)
 		return fail(err)
 	}
 	defer f.Close() // lets go of the lock
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return fail(err)
-	}
-	v, err := parse(l.path, data, l.view())
+	v, data, err := l.read(f)
 	if err != nil {
 		return nil, false, err
 	}
@@ -115,7 +111,7 @@ func (l *Lock) once(plan func(*view) []Line) (out []Line, again bool, err error)
 			if text, err = encode(x); err == nil {
 				fresh = append(fresh, text...)
 				v.numbers++
-				v.raw[string(text[:len(text)-1])] = true
+				v.raw.set(string(text[:len(text)-1]), true)
 				v.add(x)
 			}
 		}
@@ -137,6 +133,24 @@ func (l *Lock) once(plan func(*view) []Line) (out []Line, again bool, err error)
 	}
 	l.publish(v)
 	return out, false, nil
+}
+
+// read gives the file's lines and bytes. If nobody has touched it since this
+// process wrote it, they are at hand.
+func (l *Lock) read(f *os.File) (*view, []byte, error) {
+	prev := l.view()
+	if fi, err := f.Stat(); err == nil && prev.info != nil && os.SameFile(fi, prev.info) &&
+		fi.Size() == prev.info.Size() && fi.ModTime().Equal(prev.info.ModTime()) {
+		v := prev.extended()
+		v.whole = prev.whole
+		return v, prev.data, nil
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("append to %s: %w", l.path, err)
+	}
+	v, err := parse(l.path, data, prev)
+	return v, data, err
 }
 
 // put adds bytes to the file, which has data.
@@ -167,10 +181,20 @@ func (l *Lock) put(f *os.File, v *view, data, fresh []byte) error {
 		return err
 	}
 	if !v.unended { // else the next append reads it all once
-		v.data = append(data[:size:size], fresh...)
+		v.data = append(data[:size], fresh...) // views before this one end where they did
+		v.info = infoOf(f, size+int64(len(fresh)))
 	}
 	v.torn, v.whole, v.unended = nil, size+int64(len(fresh)), false
 	return nil
+}
+
+// infoOf is the file as it is now, if it has this size.
+func infoOf(f *os.File, size int64) os.FileInfo {
+	fi, err := f.Stat()
+	if err != nil || fi.Size() != size {
+		return nil
+	}
+	return fi
 }
 
 func syncFolder(dir string) error {
@@ -226,12 +250,12 @@ func (v *view) admit(l Line) (was Line, err error) {
 		return Line{}, err
 	}
 	if l.Kind == Look {
-		if last := v.looks[look{l.Label, l.Sample.Block}]; len(last) > 0 && last[len(last)-1].same(l) {
+		if last := v.looksOf(l.Label, l.Sample.Block); len(last) > 0 && last[len(last)-1].same(l) {
 			return last[len(last)-1], nil
 		}
 		return Line{}, nil
 	}
-	s := v.states[l.ID]
+	s := v.state(l.ID)
 	if s == nil {
 		s = new(State)
 	}

@@ -87,7 +87,7 @@ func (l *Lock) Torn() []byte { return slices.Clone(l.view().torn) }
 
 // State gives what is known of an identity.
 func (l *Lock) State(id ID) State {
-	s := l.view().states[id]
+	s := l.view().state(id)
 	if s == nil {
 		return State{}
 	}
@@ -99,7 +99,7 @@ func (l *Lock) State(id ID) State {
 // Has says whether the label itself has a line that gives it the identity's
 // capture.
 func (l *Lock) Has(label graph.Label, id ID) bool {
-	s := l.view().states[id]
+	s := l.view().state(id)
 	if s == nil {
 		return false
 	}
@@ -109,7 +109,7 @@ func (l *Lock) Has(label graph.Label, id ID) bool {
 
 // Looks gives the looks at a label's block, in order.
 func (l *Lock) Looks(label graph.Label, block string) []Line {
-	return slices.Clone(l.view().looks[look{label, block}])
+	return slices.Clone(l.view().looksOf(label, block))
 }
 
 // Counts are a label's lines by kind, and the attempts of its draws.

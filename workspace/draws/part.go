@@ -11,7 +11,7 @@ func (l *Lock) Part(label graph.Label, reps []ID) ([]byte, error) {
 	v := l.view()
 	labels := map[graph.Label]bool{label: true}
 	for _, id := range reps {
-		if s := v.states[id]; s != nil {
+		if s := v.state(id); s != nil {
 			for _, h := range s.held {
 				labels[h.Label] = true
 			}

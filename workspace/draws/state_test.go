@@ -119,7 +119,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := want.states[a.ID]
+	s := want.state(a.ID)
 	if s.Status != StatusDrawn || s.Line.Capture != cap1 || len(s.Rivals) != 1 || s.Rivals[0].Capture != cap2 || s.Abandoned != 1 || s.Attempts != 3 {
 		t.Fatalf("two branches: %+v", s)
 	}
@@ -130,7 +130,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(got.lines, want.lines) || cmp.Diff(*got.states[a.ID], *s, cmp.AllowUnexported(State{})) != "" {
+		if !slices.Equal(got.lines, want.lines) || cmp.Diff(*got.state(a.ID), *s, cmp.AllowUnexported(State{})) != "" {
 			t.Fatalf("%q gives %v", some, got.lines)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -14,11 +14,12 @@ import (
 
 // A view is the file as read once. It doesn't change after it was given out.
 type view struct {
-	lines  []Line          // by seq, then bytes; each once
-	raw    map[string]bool // their texts
-	states map[ID]*State
-	looks  map[look][]Line
-	began  map[string]int64 // run -> seq of its first line
+	lines  []Line               // by seq, then bytes; each once
+	raw    layers[string, bool] // their texts
+	states layers[ID, *State]
+	looks  layers[look, []Line]
+	began  layers[string, int64] // run -> seq of its first line
+	info   os.FileInfo           // of the file when it had data and no more, or nil
 
 	data    []byte // the file's whole lines, if all have their newline
 	numbers int    // lines in data
@@ -37,7 +38,7 @@ type look struct {
 // the last may be used.
 func (v *view) extended() *view {
 	return &view{
-		lines: v.lines, raw: maps.Clone(v.raw), states: maps.Clone(v.states), looks: maps.Clone(v.looks), began: maps.Clone(v.began),
+		lines: v.lines, raw: v.raw.extended(), states: v.states.extended(), looks: v.looks.extended(), began: v.began.extended(),
 		data: v.data, numbers: v.numbers,
 	}
 }
@@ -51,7 +52,7 @@ type entry struct {
 // reads the file: so if it begins with what prev has seen, only the rest is
 // decoded and added: at 2,000 lines a thirtieth of the time (BenchmarkAppend).
 func parse(path string, data []byte, prev *view) (*view, error) {
-	v := &view{raw: map[string]bool{}, states: map[ID]*State{}, looks: map[look][]Line{}, began: map[string]int64{}}
+	v := new(view)
 	grown := prev != nil && len(prev.data) > 0 && bytes.HasPrefix(data, prev.data)
 	if grown {
 		v = prev.extended()
@@ -81,12 +82,12 @@ func (v *view) read(path string, data []byte) (entries []entry, err error) {
 			v.torn, v.whole = bytes.Clone(text), v.whole-int64(len(text))
 			break
 		}
-		if !v.raw[string(text)] {
+		if known, _ := v.raw.get(string(text)); !known {
 			l, err := decode(text)
 			if err != nil {
 				return nil, fmt.Errorf("read %s:%d: %w", path, v.numbers+1, err)
 			}
-			v.raw[string(text)] = true
+			v.raw.set(string(text), true)
 			entries = append(entries, entry{string(text), l})
 		}
 		v.numbers++
@@ -111,6 +112,18 @@ func torn(tail []byte) bool {
 	return bytes.HasPrefix(begun, start) || bytes.HasPrefix(start, begun)
 }
 
+// state gives what is known of an identity, or nil.
+func (v *view) state(id ID) *State {
+	s, _ := v.states.get(id)
+	return s
+}
+
+// looksOf gives the looks of a label at a block, in order.
+func (v *view) looksOf(l graph.Label, block string) []Line {
+	looks, _ := v.looks.get(look{l, block})
+	return looks
+}
+
 // next is the seq of the next line.
 func (v *view) next() int64 {
 	if len(v.lines) == 0 {
@@ -124,18 +137,19 @@ func (v *view) add(l Line) {
 	v.lines = append(v.lines, l)
 	if l.Kind == Look {
 		k := look{l.Label, l.Sample.Block}
-		v.looks[k] = append(v.looks[k], l)
+		looks, _ := v.looks.get(k)
+		v.looks.set(k, append(looks, l))
 		return
 	}
-	if _, ok := v.began[l.Run]; !ok {
-		v.began[l.Run] = l.Seq
+	if _, ok := v.began.get(l.Run); !ok {
+		v.began.set(l.Run, l.Seq)
 	}
 	s := new(State)
-	if was := v.states[l.ID]; was != nil { // another view may have it
+	if was := v.state(l.ID); was != nil { // another view may have it
 		*s = *was
 		s.Open = slices.Clone(s.Open)
 	}
-	v.states[l.ID] = s
+	v.states.set(l.ID, s)
 	s.add(l)
 	v.choose(s)
 }
@@ -149,7 +163,9 @@ func (v *view) choose(s *State) {
 	}
 	best := s.Line
 	for _, h := range s.held {
-		if cmp.Or(cmp.Compare(v.began[h.Run], v.began[best.Run]), strings.Compare(h.Run, best.Run)) < 0 {
+		x, _ := v.began.get(h.Run)
+		y, _ := v.began.get(best.Run)
+		if cmp.Or(cmp.Compare(x, y), strings.Compare(h.Run, best.Run)) < 0 {
 			best = h
 		}
 	}
