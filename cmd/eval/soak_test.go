@@ -204,7 +204,9 @@ func (s *soaking) had(id draws.ID) {
 // was paid for is never drawn again, nothing that is listed is lost, and what
 // was interrupted is counted.
 func TestSoak(t *testing.T) {
-	if !canSeal() {
+	if ok, err := needed(canSeal(), "whole seal here (see ev doctor)"); err != nil {
+		t.Fatal(err)
+	} else if !ok {
 		t.Skip("no whole seal here")
 	}
 	kills, reps := 5, 10
