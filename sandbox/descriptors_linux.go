@@ -50,7 +50,12 @@ func (r *run) descriptors() (child map[string]int, err error) {
 	if err := give("death", death[0]); err != nil {
 		return child, err
 	}
-	stdin, err := r.stdin()
+	var stdin int
+	if r.spec.Control != nil {
+		stdin, err = unix.FcntlInt(r.spec.Control.Fd(), unix.F_DUPFD_CLOEXEC, minFD)
+	} else {
+		stdin, err = r.stdin()
+	}
 	if err == nil {
 		err = give("stdin", stdin)
 	}

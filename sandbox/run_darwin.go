@@ -79,6 +79,7 @@ type listeners struct {
 	server   *egress.Server
 	proxy    int
 	forwards []int
+	at       []string // variables: where the action's server is
 	done     []egress.Attempt
 }
 
@@ -93,6 +94,15 @@ func (s *Sandbox) listen(spec *Spec) (*listeners, error) {
 		l.server.ServeProxy(ln)
 	}
 	for _, f := range spec.Policy.Forward {
+		if f.Target == graph.ServerTarget {
+			port, at, err := serveHere(spec)
+			if err != nil {
+				l.close()
+				return nil, err
+			}
+			l.forwards, l.at = append(l.forwards, port), append(l.at, at)
+			continue
+		}
 		ln, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(int(f.Port)))
 		if err != nil {
 			l.close()
@@ -107,10 +117,10 @@ func (s *Sandbox) listen(spec *Spec) (*listeners, error) {
 // env points the proxy variables at the port that was free.
 func (l *listeners) env() []string {
 	if l.proxy == 0 {
-		return nil
+		return l.at
 	}
 	url := "http://127.0.0.1:" + strconv.Itoa(l.proxy)
-	return []string{"HTTPS_PROXY=" + url, "HTTP_PROXY=" + url, "https_proxy=" + url, "http_proxy=" + url}
+	return append(l.at, "HTTPS_PROXY="+url, "HTTP_PROXY="+url, "https_proxy="+url, "http_proxy="+url)
 }
 
 func (l *listeners) close() []egress.Attempt {

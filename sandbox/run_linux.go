@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/evalbuild/eval/sandbox/collect"
 	"github.com/evalbuild/eval/sandbox/egress"
 	"github.com/evalbuild/eval/sandbox/pid1"
+	"github.com/evalbuild/eval/workspace/graph"
 )
 
 // setupTimeout bounds what the child does before it says hello, and each wait
@@ -343,6 +345,12 @@ func (r *run) serve() error {
 		fds = fds[1:]
 	}
 	for i, f := range r.plan.Policy.Forward {
+		if f.Target == graph.ServerTarget {
+			if err := r.handOut(fds[i]); err != nil {
+				return err
+			}
+			continue
+		}
 		ln, err := listenerOf(fds[i])
 		if err != nil {
 			return err
@@ -350,6 +358,12 @@ func (r *run) serve() error {
 		r.egress.ServeForward(ln, f)
 	}
 	return nil
+}
+
+// handOut gives a listener away.
+func (r *run) handOut(fd int) error {
+	r.fds = slices.DeleteFunc(r.fds, func(x int) bool { return x == fd })
+	return r.spec.Serve(os.NewFile(uintptr(fd), "listener"))
 }
 
 func (r *run) collect(ctx context.Context, res *Result) error {

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 	"time"
 
@@ -32,10 +33,15 @@ type Spec struct {
 	Policy  graph.Policy
 	Mounts  []graph.Mount    // sorted by Path; nothing else is inside
 	Stdin   io.Reader        // nil: empty
+	Control *os.File         // a socket that is the process's stdin instead; it stays the caller's
 	Outputs []collect.Output // what is collected from WorkDir
 	// Listener asks for an egress listener even without a network: it refuses
 	// and logs. Sampled actions always have one.
 	Listener bool
+	// Serve is given the socket that listens where the policy forwards to
+	// graph.ServerTarget, before the process begins; it owns it. Nobody here
+	// keeps it: when its owner closes it, nothing answers inside.
+	Serve func(*os.File) error
 }
 
 // Status is how the target ended.

@@ -91,6 +91,9 @@ func (s *stage) run(ctx context.Context, spec *Spec, extraEnv []string, wrap fun
 	cmd.Dir = s.root + WorkDir
 	cmd.Env = append(rooted(environment(spec), s.root), extraEnv...)
 	cmd.Stdin = spec.Stdin
+	if spec.Control != nil {
+		cmd.Stdin = spec.Control
+	}
 	stdout, stderr := &capped{max: limits.Output}, &capped{max: limits.Output}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // one group, to be killed as one, and no terminal

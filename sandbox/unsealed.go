@@ -4,6 +4,8 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"time"
 
 	"github.com/evalbuild/eval/workspace/graph"
@@ -18,12 +20,42 @@ func (s *Sandbox) runUnsealed(ctx context.Context, spec Spec) (*Result, error) {
 		return nil, err
 	}
 	defer st.remove()
-	res, err := st.run(ctx, &spec, nil, func(argv []string) []string { return argv }, s.o.Put)
+	var env []string
+	for _, f := range spec.Policy.Forward {
+		if f.Target != graph.ServerTarget {
+			continue
+		}
+		_, at, err := serveHere(&spec)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, at)
+	}
+	res, err := st.run(ctx, &spec, env, func(argv []string) []string { return argv }, s.o.Put)
 	if err != nil {
 		return nil, err
 	}
 	res.Record = unsealedRecord(&spec)
 	return res, nil
+}
+
+// serveHere listens for the action's server on this machine's loopback, where a
+// port that is free may be another than the declared one. It returns it, and the
+// variable that says where.
+func serveHere(spec *Spec) (port int, env string, err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, "", fmt.Errorf("listen for a server: %w", err)
+	}
+	file, err := ln.(*net.TCPListener).File()
+	ln.Close() // what is handed out is a copy
+	if err == nil {
+		err = spec.Serve(file)
+	}
+	if err != nil {
+		return 0, "", fmt.Errorf("listen for a server: %w", err)
+	}
+	return ln.Addr().(*net.TCPAddr).Port, graph.ServerURL + "=http://" + ln.Addr().String(), nil
 }
 
 func unsealedRecord(spec *Spec) Record {

@@ -324,6 +324,8 @@ func nativeModule() *starlarkstruct.Module {
 		"label":     sl.NewBuiltin("native.label", nativeLabel),
 		"parts":     sl.NewBuiltin("native.parts", nativeParts),
 		"policy":    sl.NewBuiltin("native.policy", nativePolicy),
+		"server":    sl.NewBuiltin("native.server", nativeServer),
+		"world":     worldValue{opaque{"world"}},
 		"network":   sl.NewBuiltin("native.network", nativeNetwork),
 		"reported":  pureBuiltin("native.reported", 1, reported),
 		// fingerprint(fn): of a function that is a param of the running action.

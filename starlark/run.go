@@ -19,7 +19,7 @@ var toolInfo = builtinProvider("ToolInfo", "path", "file", "data", "files")
 
 // run is actions.run: a process under a seal.
 func (c *analysis) run(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	var executable, seal, sample sl.Value
+	var executable, seal, sample, server sl.Value
 	var arguments, inputs, outputs, tools sl.Iterable
 	var env, terms *sl.Dict
 	var o made
@@ -27,7 +27,7 @@ func (c *analysis) run(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.T
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "executable", &executable, "arguments?", &arguments, "inputs?", &inputs,
 		"outputs?", &outputs, "env?", &env, "seal?", &seal, "tools?", &tools, "sample?", &sample, "mnemonic?", &mnemonic,
 		"stdin?", &o.stdin, "optional?", &o.optional, "stdout?", &o.stdout, "exit?", &o.exit, "egress?", &o.egress, "seal_record?", &o.seal,
-		"terms?", &terms); err != nil {
+		"terms?", &terms, "server?", &server); err != nil {
 		return nil, err
 	}
 	a := &graph.Action{Kind: graph.Run, Mnemonic: mnemonic, Owner: c.target.Label}
@@ -47,6 +47,12 @@ func (c *analysis) run(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.T
 	}
 	if err == nil {
 		err = takeWords(a, arguments, env, sealEnv)
+	}
+	if err == nil {
+		err = c.takeServer(a, server)
+	}
+	if err == nil && len(a.Outputs) == 0 {
+		err = fmt.Errorf("outputs is empty: a process that makes nothing has no result")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %v", b.Name(), err)
@@ -77,6 +83,10 @@ func takeTools(a *graph.Action, executable sl.Value, more sl.Iterable) error {
 }
 
 func addTool(a *graph.Action, v sl.Value) error {
+	if _, ok := v.(worldValue); ok {
+		a.Tools = append(a.Tools, worldTool)
+		return nil
+	}
 	t, ok := v.(targetValue)
 	if !ok {
 		return fmt.Errorf("a target of the rule tool is meant, not %s", aValue(v))
@@ -291,9 +301,6 @@ func (c *analysis) takeMade(a *graph.Action, m made) error {
 	if err := c.takeNamed(a, "optional", m.optional, graph.FormatOptional); err != nil {
 		return err
 	}
-	if len(a.Outputs) == 0 {
-		return fmt.Errorf("outputs is empty: a process that makes nothing has no result")
-	}
 	return c.takeStdin(a, m.stdin)
 }
 
@@ -325,8 +332,8 @@ func (c *analysis) takeOutput(a *graph.Action, v sl.Value, name, format string) 
 		}
 	}
 	o := &a.Outputs[len(a.Outputs)-1]
-	if o.Fact() {
-		return fmt.Errorf("output %q: below %s are the harness's own", name, graph.FactsDir)
+	if o.Fact() || o.Served() {
+		return fmt.Errorf("output %q: below %s and %s are the harness's own", name, graph.FactsDir, graph.ServerDir)
 	}
 	if format != "" {
 		if o.Format == graph.FormatFolder {

@@ -153,6 +153,9 @@ func forwards(d *sl.Dict) ([]graph.Forward, error) {
 			return nil, fmt.Errorf("forward maps ports to targets, as in {8080: \"127.0.0.1:11434\"}, not %s to %s", aValue(k), aValue(v))
 		}
 		f, err := graph.ParseForward(port, target)
+		if err == nil && target == graph.ServerTarget {
+			err = fmt.Errorf("forward %d: %q is no HOST:PORT", port, target)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -146,11 +146,11 @@ func (b *build) attempts(ctx context.Context, n *node, line draws.Line) outcome 
 	for attempt := 1; ; attempt++ {
 		watch := b.o.Watch()
 		res, err := b.process(ctx, n)
-		stalled := watch(res != nil && slices.Contains(res.Limits, "memory"))
+		stalled := watch(res.Result != nil && slices.Contains(res.Limits, "memory"))
 		if ctx.Err() != nil {
 			return abandon(outcome{err: ctx.Err()}, "interrupted")
 		}
-		out, cause := infrastructure(res, err, stalled)
+		out, cause := infrastructure(res.Result, err, stalled)
 		switch {
 		case cause == "" && err != nil:
 			return abandon(b.runError(n, err), err.Error())
@@ -211,7 +211,7 @@ func infrastructure(res *sandbox.Result, err error, stalled string) (out outcome
 
 // record keeps what a rep came to, and says so in the lock: from there on it is
 // evidence.
-func (b *build) record(n *node, line draws.Line, res *sandbox.Result, attempts int) outcome {
+func (b *build) record(n *node, line draws.Line, res processed, attempts int) outcome {
 	key := cas.Digest(line.Key)
 	r, err := b.takeResult(cas.Capture, n.action, res, attempts)
 	var digest cas.Digest

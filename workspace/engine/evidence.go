@@ -151,5 +151,8 @@ func toolLabels(a *graph.Action) []graph.Label {
 	for _, t := range a.Tools {
 		labels = append(labels, t.Label)
 	}
+	if a.Server != nil {
+		labels = append(labels, worldTool)
+	}
 	return labels
 }

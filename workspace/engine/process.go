@@ -28,39 +28,45 @@ func (b *build) runProcess(ctx context.Context, n *node) (cas.Result, error) {
 	if err != nil {
 		return cas.Result{}, err
 	}
-	if f := failureOf(n.action, res); f != nil {
+	if f := failureOf(n.action, res.Result); f != nil {
+		b.locate(n, f)
 		return cas.Result{}, f
 	}
 	return b.takeResult(cas.Pure, n.action, res, 1)
 }
 
 // process runs the action's process; what it did may be no result.
-func (b *build) process(ctx context.Context, n *node) (*sandbox.Result, error) {
+func (b *build) process(ctx context.Context, n *node) (processed, error) {
 	if b.o.Runner == nil {
-		return nil, &sandbox.UnavailableError{Layer: "reap", Err: errors.New("no process can be run on this system")}
+		return processed{}, &sandbox.UnavailableError{Layer: "reap", Err: errors.New("no process can be run on this system")}
 	}
 	if err := b.bindTools(n); err != nil {
-		return nil, err
+		return processed{}, err
 	}
 	spec, err := b.spec(n, b.stageFile)
 	if err != nil {
-		return nil, err
+		return processed{}, err
 	}
 	if i := n.inputIndex(graph.StdinName); i >= 0 {
 		f := n.action.Inputs[i].File
 		// Whole before the process begins: damage is found at the end.
 		data, err := starlark.ReadBlob(b.blob(f, n.inputs.Files[i].Digest))
 		if err != nil {
-			return nil, &starlark.InputError{File: f, Err: err}
+			return processed{}, &starlark.InputError{File: f, Err: err}
 		}
 		spec.Stdin = bytes.NewReader(data)
 	}
-	res, err := b.o.Runner.Run(ctx, spec)
+	var res processed
+	if n.action.Server != nil {
+		res, err = b.serve(ctx, n, spec)
+	} else {
+		res.Result, err = b.o.Runner.Run(ctx, spec)
+	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return processed{}, ctx.Err()
 	}
 	if err != nil {
-		return nil, err
+		return processed{}, err
 	}
 	return res, b.checkTools(n)
 }
@@ -69,6 +75,10 @@ func (b *build) process(ctx context.Context, n *node) (*sandbox.Result, error) {
 const (
 	AuxSeal = "seal" // the seal's record: sandbox.DecodeRecord
 	AuxRun  = "run"  // JSON of RunFacts
+
+	// The same of its server, if it has one.
+	AuxServerSeal = "server seal"
+	AuxServerRun  = "server run"
 )
 
 // RunFacts are what is kept of how a process ended. No time is among them: a
@@ -118,8 +128,15 @@ func (l LimitsSet) limits() graph.Limits {
 }
 
 // takeResult makes the result of what a process did.
-func (b *build) takeResult(class cas.Class, a *graph.Action, res *sandbox.Result, attempts int) (cas.Result, error) {
-	r, err := b.takeOutputs(class, a, res.Outputs)
+func (b *build) takeResult(class cas.Class, a *graph.Action, res processed, attempts int) (cas.Result, error) {
+	made := res.Outputs
+	if res.server != nil {
+		for _, f := range res.server.Outputs {
+			f.Path = graph.ServerDir + f.Path
+			made = append(made, f)
+		}
+	}
+	r, err := b.takeOutputs(class, a, made)
 	if err != nil {
 		return r, err
 	}
@@ -128,7 +145,7 @@ func (b *build) takeResult(class cas.Class, a *graph.Action, res *sandbox.Result
 		if !o.Fact() {
 			continue
 		}
-		data, err := factOf(o.Format, a, res, attempts)
+		data, err := factOf(o.Format, a, res.Result, attempts)
 		if err != nil {
 			return r, err
 		}
@@ -150,17 +167,28 @@ func (b *build) takeResult(class cas.Class, a *graph.Action, res *sandbox.Result
 	if err != nil {
 		return r, &storeError{err}
 	}
-	if sealed && a.Sample != nil { // the outputs say all of it
-		return r, nil
+	r.Aux = map[string][]byte{}
+	if !sealed || a.Sample == nil { // else the outputs say all of it
+		if err := keepRun(&r, AuxSeal, AuxRun, res.Result); err != nil {
+			return r, err
+		}
 	}
+	if res.server != nil {
+		err = keepRun(&r, AuxServerSeal, AuxServerRun, res.server)
+	}
+	return r, err
+}
+
+// keepRun keeps beside a result what is known of a process.
+func keepRun(r *cas.Result, seal, run string, res *sandbox.Result) error {
 	facts := RunFacts{
 		Egress: append([]egress.Attempt{}, res.Egress...), Limits: append([]string{}, res.Limits...),
 		Rejected: append([]collect.Rejection{}, res.Rejected...), Status: res.Status,
 		Stdout: res.Stdout.Total, Stderr: res.Stderr.Total, Survivors: res.Survivors,
 	}
-	run, err := json.Marshal(facts)
-	r.Aux = map[string][]byte{AuxSeal: res.Record.Encode(), AuxRun: run}
-	return r, err
+	b, err := json.Marshal(facts)
+	r.Aux[seal], r.Aux[run] = res.Record.Encode(), b
+	return err
 }
 
 // factOf is an output that the harness makes.

@@ -26,10 +26,21 @@ func unplaced(path string, c graph.Content, _ starlark.Blob) (graph.Mount, error
 // spec is what the action's process is given.
 func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
 	a := n.action
-	mounts, err := b.stage(n, place)
+	mounts := slices.Clone(n.inputs.Mounts)
+	if n.bound != nil {
+		mounts = slices.Clone(n.bound)
+	}
+	mounts = slices.DeleteFunc(mounts, func(m graph.Mount) bool { return strings.HasPrefix(m.Path, "/"+graph.ServerDir) })
+	inside, err := b.stageInputs(n, "", place)
+	mounts = append(mounts, inside...)
+	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
 	spec := sandbox.Spec{Args: a.Args, Env: a.Env, Policy: *a.Policy, Mounts: mounts, Listener: a.Sample != nil}
+	if a.Tools[0].World && n.onlyHost() { // tools are where they are
+		spec.Args = slices.Clone(spec.Args)
+		spec.Args[0] = mounts[slices.IndexFunc(mounts, func(m graph.Mount) bool { return m.Path == graph.WorldProgram })].Source
+	}
 	for _, o := range a.Outputs {
-		if o.Fact() {
+		if o.Fact() || o.Served() {
 			continue
 		}
 		spec.Outputs = append(spec.Outputs, collect.Output{Path: o.Name, Folder: o.Format == graph.FormatFolder})
@@ -37,33 +48,29 @@ func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
 	return spec, err
 }
 
-// stage puts every input where a seal can bind it, and lists the mounts, those
-// of tools included, by path. Those have sources if bindTools found them.
-func (b *build) stage(n *node, place placer) ([]graph.Mount, error) {
-	mounts := slices.Clone(n.inputs.Mounts)
-	if n.bound != nil {
-		mounts = slices.Clone(n.bound)
-	}
+// stageInputs puts the inputs of the run's process (of is "") or of its server
+// (ServerDir) where a seal can bind them, and lists the mounts.
+func (b *build) stageInputs(n *node, of string, place placer) ([]graph.Mount, error) {
+	var mounts []graph.Mount
 	for i, in := range n.action.Inputs {
-		if in.Name == graph.StdinName {
+		if in.Name == graph.StdinName || strings.HasPrefix(in.Name, graph.ServerDir) != (of != "") {
 			continue
 		}
-		c := n.inputs.Files[i]
+		c, at := n.inputs.Files[i], "/"+strings.TrimPrefix(in.Name, of)
 		if c.Tree == nil {
-			m, err := place("/"+in.Name, c, b.blob(in.File, c.Digest))
+			m, err := place(at, c, b.blob(in.File, c.Digest))
 			if err != nil {
 				return nil, stageError(in.File, err)
 			}
 			mounts = append(mounts, m)
 			continue
 		}
-		inside, err := b.stageTree("/"+in.Name, c.Tree, place)
+		inside, err := b.stageTree(at, c.Tree, place)
 		if err != nil {
 			return nil, stageError(in.File, err)
 		}
 		mounts = append(mounts, inside...)
 	}
-	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
 	return mounts, nil
 }
 

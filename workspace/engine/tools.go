@@ -50,7 +50,7 @@ func (b *build) mounts(n *node) ([]graph.Mount, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.mounts, nil
+	return b.serverMount(n.action, r.mounts)
 }
 
 func (b *build) resolution(n *node) (*resolution, error) {
@@ -133,6 +133,15 @@ func (b *build) checkTools(n *node) error {
 	if len(n.bound) == 0 {
 		return nil
 	}
+	if n.action.Server != nil {
+		m, err := b.world(graph.WorldProgram)
+		if err == nil {
+			err = b.o.Tools.Check([]graph.Mount{m})
+		}
+		if err != nil {
+			return &toolError{fmt.Errorf("the program of its world: %w", err)}
+		}
+	}
 	r, err := b.resolution(n)
 	if err != nil {
 		return err
@@ -189,6 +198,10 @@ func (b *build) resolve(n *node, t graph.Tool) ([]graph.Mount, error) {
 		return err
 	}
 	var err error
+	if t.World {
+		m, err := b.world(graph.WorldProgram)
+		return []graph.Mount{m}, err
+	}
 	if t.Program != "" {
 		err = add(b.o.Tools.Program(t.Program))
 	} else if err = add(b.programNeeds(n, t)); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -257,6 +258,11 @@ func (b *build) checkRecorded(n *node, r cas.Result, outputs []output, record []
 		case err != nil:
 			return b.storeFault(n, fmt.Errorf("the seal's record: %w", err))
 		}
+		if n.action.Server != nil {
+			if out := b.checkServer(n, r.Aux[AuxServerSeal]); out.err != nil {
+				return out
+			}
+		}
 	}
 	for i, o := range outputs {
 		if o.inlined {
@@ -265,6 +271,31 @@ func (b *build) checkRecorded(n *node, r cas.Result, outputs []output, record []
 		}
 	}
 	return outcome{hit: true, outputs: outputs}
+}
+
+// checkServer judges the record of a server's seal. Of a draw the program is
+// what the record says: the key has its version only.
+func (b *build) checkServer(n *node, record []byte) outcome {
+	program, err := serverOf(record)
+	if err != nil {
+		return b.storeFault(n, fmt.Errorf("the record of its world's seal: %w", err))
+	}
+	for _, m := range n.inputs.Mounts {
+		if m.Path == "/"+graph.ServerDir+strings.TrimPrefix(graph.WorldProgram, "/") && m.Digest != program.Digest {
+			return b.storeFault(n, fmt.Errorf("its world was %s, not %s", short(program.Digest), short(m.Digest)))
+		}
+	}
+	spec, err := b.serverSpec(n, unplaced, program)
+	if err != nil {
+		return outcome{err: err, infra: true}
+	}
+	switch err := b.o.VerifySeal(record, spec); {
+	case errors.Is(err, sandbox.ErrUnverifiable):
+		b.again.unverifiable.Add(1)
+	case err != nil:
+		return b.storeFault(n, fmt.Errorf("the record of its world's seal: %w", err))
+	}
+	return outcome{}
 }
 
 // compareOut compares a target's copies with what was recomputed.

@@ -138,6 +138,9 @@ const FactsDir = ".eval/"
 // Fact says whether the harness makes the output, and not the process.
 func (o Output) Fact() bool { return strings.HasPrefix(o.Name, FactsDir) }
 
+// Served says whether the action's server makes the output.
+func (o Output) Served() bool { return strings.HasPrefix(o.Name, ServerDir) }
+
 // StdinName is the name of the input that a run reads as its standard input. It
 // is nowhere in the root of its seal.
 const StdinName = "stdin"
@@ -196,16 +199,27 @@ type Tool struct {
 	Label   Label    // of the target that declares it, for errors
 	Program string   // absolute path on this machine, or ""
 	Input   string   // name of the input that is the program, or ""
+	World   bool     // it is WorldProgram, and nothing else is set
 	Data    []string // further files and folders of this machine, absolute
 }
 
 // Path returns the program's path as a word of Args: that of an input is below
 // the root of the seal, one of this machine is the same with and without a seal.
 func (t Tool) Path() string {
+	if t.World {
+		return WorldProgram
+	}
 	if t.Program != "" {
 		return t.Program
 	}
 	return RootMark + "/" + t.Input
+}
+
+// Origins say where the parts of a text come from.
+type Origins interface {
+	// Rewrite replaces the positions in s that are of the text called name
+	// ("name:LINE:COL") by those of its origins.
+	Rewrite(name, s string) string
 }
 
 // An Action is one step of a build. It is immutable once analysis has ended.
@@ -234,6 +248,9 @@ type Action struct {
 	Block  *Block   // Run: where the block of Sample comes from; nil: Sample has it
 	Terms  *Terms   // Run: of a draw, else nil
 	Look   *Look    // History
+	Server *Server  // Run: what runs beside it, or nil
+
+	Origins Origins // Write: where its content comes from, or nil
 }
 
 // Program says whether the input of this name is a tool's program: it is

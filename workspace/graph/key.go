@@ -104,6 +104,9 @@ func (a *Action) walkRun(w writer, block string) {
 		// with one is another word.
 		if p.Unsealed {
 			marks := appendWords(appendWords(nil, a.Args), a.Env)
+			if a.Server != nil {
+				marks = appendWords(marks, a.Server.Args)
+			}
 			sum := blake3.Sum256(marks)
 			w.field("unsealed paths", marks, hex.EncodeToString(sum[:6]), "")
 		}
@@ -112,6 +115,9 @@ func (a *Action) walkRun(w writer, block string) {
 		drawn := *s
 		drawn.Block = block
 		drawn.walk(w)
+	}
+	if a.Server != nil {
+		a.Server.walk(w, a.Sample == nil)
 	}
 }
 

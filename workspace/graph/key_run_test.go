@@ -159,8 +159,44 @@ var runEdits = []keyEdit{
 	{"Mount.Link", mount(1, func(m *Mount) { m.Link = "../bin/dash" })},
 	{"Output.Format", onRun(func(a *Action) { a.Outputs[0].Format = FormatFolder })},
 	{"Output.Name", onRun(func(a *Action) { a.Outputs[0].Name = "p.txt" })},
+	{"Action.Server", onRun(func(a *Action) { a.Server = &Server{Port: 80, Policy: Policy{Limits: DefaultLimits}} })},
+	{"Server.Args", onRun(func(a *Action) { a.Server = &Server{Args: []string{"serve"}, Port: 80, Policy: Policy{Limits: DefaultLimits}} })},
+	{"Server.Port", onRun(func(a *Action) { a.Server = &Server{Port: 81, Policy: Policy{Limits: DefaultLimits}} })},
+	{"Server.Policy", onRun(func(a *Action) { a.Server = &Server{Port: 80} })},
+	{"Tool.World", func(a *Action, in *Inputs) {
+		a.Tools[0], in.Mounts = Tool{World: true}, []Mount{{Path: WorldProgram, Digest: cas.BLAKE3.Sum([]byte("world"))}}
+	}},
+	{"Action.Origins", onRun(func(a *Action) { a.Origins = origins{} })},
 	{"Action.Owner", onRun(func(a *Action) { a.Owner.Name = "z" })},
 	{"Action.Mnemonic", onRun(func(a *Action) { a.Mnemonic = "Draw" })},
+}
+
+type origins struct{}
+
+func (origins) Rewrite(string, string) string { return "elsewhere" }
+
+// TestServerProgram: a draw's key has the version of its server's program and
+// not the program, a pure run's the program.
+func TestServerProgram(t *testing.T) {
+	told := func(sampled bool) (out []string) {
+		a, in := runAction()
+		a.Server = &Server{Port: 80}
+		if !sampled {
+			a.Sample = nil
+		}
+		for _, f := range a.Explain(in) {
+			if f.Name == "world version" {
+				out = append(out, f.Value)
+			}
+		}
+		return out
+	}
+	if got := told(true); len(got) != 1 || got[0] != "1" {
+		t.Errorf("a draw's key has the versions %q", got)
+	}
+	if got := told(false); got != nil {
+		t.Errorf("a pure run's key has the versions %q", got)
+	}
 }
 
 // TestRootMarks: under a seal a mark changes nothing, without one it does.

@@ -40,6 +40,12 @@ var fieldClasses = map[string]string{
 	"Action.Block":     "out: Inputs.Block is made of it, and is",
 	"Action.Terms":     "out: what a draw costs and whether it may be made",
 	"Action.Look":      "key",
+	"Action.Server":    "key",
+	"Action.Origins":   "out: for messages",
+
+	"Server.Args":   "key",
+	"Server.Port":   "key",
+	"Server.Policy": "key",
 
 	"Look.N":           "key",
 	"Look.Fingerprint": "key",
@@ -86,6 +92,7 @@ var fieldClasses = map[string]string{
 	"Tool.Program": "key",
 	"Tool.Input":   "key",
 	"Tool.Data":    "key",
+	"Tool.World":   "key",
 
 	"Inputs.Files":  "key",
 	"Inputs.Mounts": "key",
@@ -110,7 +117,7 @@ var fieldClasses = map[string]string{
 var keyStructs = []reflect.Type{
 	reflect.TypeFor[Action](), reflect.TypeFor[Input](), reflect.TypeFor[Param](), reflect.TypeFor[Output](),
 	reflect.TypeFor[Policy](), reflect.TypeFor[Limits](), reflect.TypeFor[Endpoint](), reflect.TypeFor[Forward](),
-	reflect.TypeFor[Sample](), reflect.TypeFor[Look](), reflect.TypeFor[Tool](),
+	reflect.TypeFor[Sample](), reflect.TypeFor[Look](), reflect.TypeFor[Tool](), reflect.TypeFor[Server](),
 	reflect.TypeFor[Inputs](), reflect.TypeFor[Content](), reflect.TypeFor[Mount](), reflect.TypeFor[Platform](),
 }
 

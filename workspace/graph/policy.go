@@ -102,7 +102,8 @@ func (e Endpoint) Allows(host string, port uint16) bool {
 const ProxyPort = 3128
 
 // A Forward carries plain TCP from a port of the process's own loopback to one
-// declared target, HOST:PORT as the harness dials it.
+// declared target, HOST:PORT as the harness dials it, or hands it to the
+// action's server (ServerTarget).
 type Forward struct {
 	Port   uint16
 	Target string
@@ -115,6 +116,9 @@ func ParseForward(port int, target string) (Forward, error) {
 	}
 	if port < 1 || port > 65535 {
 		return Forward{}, fmt.Errorf("forward: %d is no port: 1 to 65535", port)
+	}
+	if target == ServerTarget {
+		return Forward{uint16(port), target}, nil
 	}
 	i := strings.LastIndexByte(target, ':')
 	if i < 0 {

@@ -1,0 +1,117 @@
+package starlark
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// A worldValue is native.world: the program that comes with the harness, as the
+// executable of a run.
+type worldValue struct{ opaque }
+
+var worldTool = graph.Tool{Label: graph.Label{Repo: "eval", Name: strings.TrimPrefix(graph.WorldProgram, "/")}, World: true}
+
+// A serverValue is native.server(arguments, inputs, outputs, port): what runs
+// beside a run, see graph.Server. outputs maps paths below its working directory
+// to declared files.
+type serverValue struct {
+	opaque
+	arguments, inputs sl.Iterable
+	outputs           *sl.Dict
+	port              int
+}
+
+func nativeServer(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+	s := serverValue{opaque: opaque{"server"}}
+	err := sl.UnpackArgs(b.Name(), args, kwargs, "arguments", &s.arguments, "inputs", &s.inputs, "outputs", &s.outputs, "port", &s.port)
+	return s, err
+}
+
+// takeServer makes a run one that has a server beside it; its seal and its
+// environment are taken already.
+func (c *analysis) takeServer(a *graph.Action, v sl.Value) error {
+	if v == nil || v == sl.None {
+		return nil
+	}
+	s, ok := v.(serverValue)
+	if !ok {
+		return fmt.Errorf("server: native.server(…) is meant, not %s", aValue(v))
+	}
+	forward, err := graph.ParseForward(s.port, graph.ServerTarget)
+	if err != nil {
+		return fmt.Errorf("server: %v", err)
+	}
+	if slices.ContainsFunc(a.Policy.Forward, func(f graph.Forward) bool { return f.Port == forward.Port }) {
+		return fmt.Errorf("server: port %d of the seal's forward is where the world is; take another one", s.port)
+	}
+	a.Policy.Forward = append(slices.Clone(a.Policy.Forward), forward)
+	graph.SortForward(a.Policy.Forward)
+	url := fmt.Sprintf("%s=http://127.0.0.1:%d", graph.ServerURL, s.port)
+	if slices.ContainsFunc(a.Env, func(e string) bool { return strings.HasPrefix(e, graph.ServerURL+"=") }) {
+		return fmt.Errorf("server: env sets %s, which says where the world is", graph.ServerURL)
+	}
+	a.Env = append(a.Env, url)
+	slices.Sort(a.Env)
+	a.Server = &graph.Server{
+		Port:   forward.Port,
+		Policy: graph.Policy{Unsealed: a.Policy.Unsealed, Limits: graph.DefaultLimits},
+	}
+	for i, v := range elements(s.inputs) {
+		f, ok := v.(fileValue)
+		if !ok {
+			return fmt.Errorf("server: inputs[%d]: a file is meant, not %s", i, aValue(v))
+		}
+		name := graph.ServerDir + f.file.Inside()
+		if at, found := findInput(a, name); !found {
+			a.Inputs = slices.Insert(a.Inputs, at, graph.Input{Name: name, File: f.file})
+		}
+	}
+	for i, v := range elements(s.arguments) {
+		s, err := serverWord(a, v)
+		if err != nil {
+			return fmt.Errorf("server: arguments[%d]: %v", i, err)
+		}
+		a.Server.Args = append(a.Server.Args, s)
+	}
+	for k, v := range s.outputs.Entries() {
+		name, ok := sl.AsString(k)
+		if _, err := graph.ParseLabel(":"+name, graph.Label{}); !ok || err != nil {
+			return fmt.Errorf("server: outputs maps paths below its working directory to declared files; %s is no such path", aValue(k))
+		}
+		if err := c.output(v, a, graph.ServerDir+name); err != nil {
+			return fmt.Errorf("server: %v", err)
+		}
+		a.Outputs[len(a.Outputs)-1].Format = graph.FormatFile
+	}
+	return nil
+}
+
+// serverWord is one argument of a server: a string, one of its files, or a tuple
+// of these joined.
+func serverWord(a *graph.Action, v sl.Value) (string, error) {
+	switch v := v.(type) {
+	case sl.String:
+		return string(v), checkWord(string(v))
+	case fileValue:
+		if _, found := findInput(a, graph.ServerDir+v.file.Inside()); !found {
+			return "", fmt.Errorf("%s is none of its inputs", v.file.Slash())
+		}
+		return graph.RootMark + "/" + v.file.Inside(), nil
+	case sl.Tuple:
+		var b strings.Builder
+		for _, x := range v {
+			s, err := serverWord(a, x)
+			if err != nil {
+				return "", err
+			}
+			b.WriteString(s)
+		}
+		return b.String(), nil
+	}
+	return "", fmt.Errorf("a string, a file or a tuple of these is meant, not %s", aValue(v))
+}

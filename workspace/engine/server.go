@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/sandbox"
+	"github.com/evalbuild/eval/sandbox/collect"
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// How a run with a server runs: two processes, each in a seal of its own. The
+// seal of the run makes a listening socket inside of it; the server is handed
+// that very socket, over a socket pair that is its stdin, and the end of the
+// pair tells it that the run has ended. Nothing else is in common.
+
+// A processed run is what its process did, and what its server did, if it has one.
+type processed struct {
+	*sandbox.Result
+	server *sandbox.Result
+}
+
+// worldTool stands for the program of servers among the tools of evidence.
+var worldTool = graph.Label{Repo: "eval", Name: strings.TrimPrefix(graph.WorldProgram, "/")}
+
+// world is the program that comes with the harness, at a path inside.
+func (b *build) world(path string) (graph.Mount, error) {
+	if b.o.World == nil {
+		return graph.Mount{}, errors.New("no program for worlds")
+	}
+	m, err := b.o.World()
+	m.Path = path
+	return m, err
+}
+
+// serverMount adds what the key of a pure run has of its server's program.
+func (b *build) serverMount(a *graph.Action, mounts []graph.Mount) ([]graph.Mount, error) {
+	if a.Server == nil || a.Sample != nil {
+		return mounts, nil
+	}
+	m, err := b.world("/" + graph.ServerDir + strings.TrimPrefix(graph.WorldProgram, "/"))
+	if err != nil {
+		return nil, err
+	}
+	mounts = append(slices.Clone(mounts), m)
+	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
+	return mounts, nil
+}
+
+// serverSpec is how the server's process runs. program is its mount.
+func (b *build) serverSpec(n *node, place placer, program graph.Mount) (sandbox.Spec, error) {
+	s := n.action.Server
+	mounts, err := b.stageInputs(n, graph.ServerDir, place)
+	mounts = append(mounts, program)
+	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
+	spec := sandbox.Spec{Args: append([]string{graph.WorldProgram}, s.Args...), Policy: s.Policy, Mounts: mounts}
+	if n.onlyHost() {
+		spec.Args[0] = program.Source
+	}
+	for _, o := range n.action.Outputs {
+		if o.Served() {
+			spec.Outputs = append(spec.Outputs, collect.Output{Path: strings.TrimPrefix(o.Name, graph.ServerDir)})
+		}
+	}
+	return spec, err
+}
+
+// A ServerError says that a run's server failed. What the run did then counts
+// for nothing, whatever it was: it is no fault of the agent's.
+type ServerError struct{ Err *RunError }
+
+func (e *ServerError) Error() string { return "its world: " + e.Err.Error() }
+func (e *ServerError) Unwrap() error { return e.Err }
+
+// errServerEnded ends a run whose server is gone.
+var errServerEnded = errors.New("its world ended before it")
+
+// serve runs a run's process beside its server.
+func (b *build) serve(ctx context.Context, n *node, spec sandbox.Spec) (processed, error) {
+	program, err := b.world(graph.WorldProgram)
+	if err != nil {
+		return processed{}, &toolError{err}
+	}
+	beside, err := b.serverSpec(n, b.stageFile, program)
+	if err != nil {
+		return processed{}, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return processed{}, fmt.Errorf("make a socket pair for a world: %w", err)
+	}
+	control := os.NewFile(uintptr(pair[1]), "control")
+	defer control.Close()
+	ours, err := unixConn(pair[0])
+	if err != nil {
+		return processed{}, fmt.Errorf("make a socket pair for a world: %w", err)
+	}
+	defer ours.Close()
+	beside.Control = control
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type ended struct {
+		res *sandbox.Result
+		err error
+	}
+	server := make(chan ended, 1)
+	go func() {
+		res, err := b.o.Runner.Run(ctx, beside)
+		server <- ended{res, err}
+		cancel(errServerEnded)
+	}()
+	spec.Serve = func(listener *os.File) error {
+		defer listener.Close()
+		_, _, err := ours.WriteMsgUnix([]byte{'L'}, unix.UnixRights(int(listener.Fd())), nil)
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) { // it will say why itself
+			return nil
+		}
+		return err
+	}
+	res, err := b.o.Runner.Run(ctx, spec)
+	if err != nil && !errors.Is(err, errServerEnded) {
+		cancel(err)
+	}
+	ours.Close()
+	end := <-server
+	switch {
+	case err != nil && !errors.Is(err, errServerEnded):
+		return processed{}, err
+	case end.err != nil:
+		return processed{}, fmt.Errorf("its world: %w", end.err)
+	}
+	if f := serverFailure(n.action, end.res); f != nil {
+		b.locate(n, f.Err)
+		return processed{}, f
+	}
+	if err != nil { // it went without a word
+		return processed{}, err
+	}
+	return processed{res, end.res}, nil
+}
+
+func unixConn(fd int) (*net.UnixConn, error) {
+	f := os.NewFile(uintptr(fd), "control")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// serverFailure judges what a server did; nil if its outputs count.
+func serverFailure(a *graph.Action, res *sandbox.Result) *ServerError {
+	served := graph.Action{Policy: &a.Server.Policy}
+	for _, o := range a.Outputs {
+		if o.Served() {
+			o.Name = strings.TrimPrefix(o.Name, graph.ServerDir)
+			served.Outputs = append(served.Outputs, o)
+		}
+	}
+	if f := failureOf(&served, res); f != nil {
+		return &ServerError{f}
+	}
+	return nil
+}
+
+// locate gives places in the text that a process was given, where it says them,
+// those of the files that the text was made from.
+func (b *build) locate(n *node, e *RunError) {
+	said := string(e.Stderr.Data)
+	for _, in := range n.action.Inputs {
+		if a := in.File.Action; a != nil && a.Origins != nil {
+			said = a.Origins.Rewrite("/"+strings.TrimPrefix(in.Name, graph.ServerDir), said)
+		}
+	}
+	e.Stderr.Data = []byte(said)
+}
+
+// serverOf is the program that the record of a server's seal says it was.
+func serverOf(record []byte) (graph.Mount, error) {
+	r, err := sandbox.DecodeRecord(record)
+	if err != nil {
+		return graph.Mount{}, err
+	}
+	for _, m := range r.Mounts {
+		if m.Path == graph.WorldProgram {
+			d, err := cas.ParseDigest(m.Digest)
+			return graph.Mount{Path: m.Path, Digest: d, Executable: true}, err
+		}
+	}
+	return graph.Mount{}, fmt.Errorf("no %s was inside", graph.WorldProgram)
+}
