@@ -21,12 +21,13 @@ type attrValue struct {
 }
 
 // attrTypes are the members of attr but for one_of, and what an attribute that
-// was not written holds.
+// was not written holds. A value is anything at all: it is frozen, and what its
+// functions capture is checked as that of a function attribute.
 var attrTypes = func() sl.StringDict {
 	d := sl.StringDict{
 		"string": sl.String(""), "int": sl.MakeInt(0), "float": sl.Float(0), "bool": sl.False,
 		"label": sl.None, "label_list": sl.NewList(nil), "string_list": sl.NewList(nil),
-		"string_dict": new(sl.Dict), "function": sl.None,
+		"string_dict": new(sl.Dict), "function": sl.None, "value": sl.None,
 	}
 	d.Freeze() // implementations that run in parallel share them
 	return d
