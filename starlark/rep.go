@@ -324,6 +324,16 @@ func nativeModule() *starlarkstruct.Module {
 		"label":     sl.NewBuiltin("native.label", nativeLabel),
 		"parts":     sl.NewBuiltin("native.parts", nativeParts),
 		"policy":    sl.NewBuiltin("native.policy", nativePolicy),
+		// did_you_mean(s, candidates): a hint, or "".
+		"did_you_mean": sl.NewBuiltin("native.did_you_mean", func(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
+			var s string
+			var candidates sl.Value
+			if err := sl.UnpackArgs(b.Name(), args, kwargs, "s", &s, "candidates", &candidates); err != nil {
+				return nil, err
+			}
+			list, err := stringList(candidates)
+			return sl.String(graph.DidYouMean(s, list)), err
+		}),
 		"server":    sl.NewBuiltin("native.server", nativeServer),
 		"world":     worldValue{opaque{"world"}},
 		"network":   sl.NewBuiltin("native.network", nativeNetwork),
