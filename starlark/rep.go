@@ -334,10 +334,10 @@ func nativeModule() *starlarkstruct.Module {
 			list, err := stringList(candidates)
 			return sl.String(graph.DidYouMean(s, list)), err
 		}),
-		"server":    sl.NewBuiltin("native.server", nativeServer),
-		"world":     worldValue{opaque{"world"}},
-		"network":   sl.NewBuiltin("native.network", nativeNetwork),
-		"reported":  pureBuiltin("native.reported", 1, reported),
+		"server":   sl.NewBuiltin("native.server", nativeServer),
+		"world":    worldValue{opaque{"world"}},
+		"network":  sl.NewBuiltin("native.network", nativeNetwork),
+		"reported": pureBuiltin("native.reported", 1, reported),
 		// fingerprint(fn): of a function that is a param of the running action.
 		"fingerprint": pureBuiltin("native.fingerprint", 1, fingerprintOfParam),
 	}}

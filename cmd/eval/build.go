@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -39,18 +40,20 @@ func runBuild(ctx context.Context, s *session) error {
 	if s.values["seal"] == "none" {
 		fmt.Fprintln(os.Stderr, "eval: warning: --seal=none: processes run without a seal; their results are marked as unsealed, under keys of their own")
 	}
+	var verified latency
 	eng := s.engine(engine.Options{
 		Consent: consent,
 		Print:   func(label graph.Label, msg string) { live.say("%s: %s", label, safe(msg)) },
 		Event: func(e engine.Event) {
 			live.event(e)
 			log.action(e)
+			verified.event(e)
 		},
 	})
 	rep, err := eng.Build(ctx, targets)
 	live.end()
 	if rep != nil {
-		cards, met := printBuild(rep, errors.Is(err, engine.ErrInterrupted))
+		cards, met := printBuild(rep, &verified, errors.Is(err, engine.ErrInterrupted))
 		log.finish(rep, cards)
 		s.noteGone(os.Stderr, targets)
 		if err == nil {
@@ -87,22 +90,36 @@ func verdictOf(rep *engine.Report, met bool) error {
 
 // printBuild prints problems, changed verdicts, the table and the summary. It
 // returns the scorecards, and whether every expectation is met.
-func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met bool) {
+func printBuild(rep *engine.Report, verified *latency, interrupted bool) (cards []*scorecard, met bool) {
 	printProblems(rep)
 	met = true
+	var table []*scorecard
+	var scenarios []*scenarioRow
+	var matrices [][]byte
 	for _, t := range rep.Targets {
 		card := parseScorecard(t.Scorecard)
 		if card == nil {
 			continue
 		}
 		cards = append(cards, card)
+		switch card.Kind {
+		case "matrix":
+			matrices = append(matrices, t.Scorecard)
+		case "scenario":
+			row := new(scenarioRow)
+			if json.Unmarshal(t.Scorecard, row) == nil {
+				scenarios = append(scenarios, row)
+			}
+		default:
+			table = append(table, card)
+		}
 		if card.ExpectMet != nil && !*card.ExpectMet {
 			met = false
 			is := card.Conclusion
 			if card.Verdict != "" {
 				is += ", " + card.Verdict
 			}
-			fmt.Fprintf(os.Stderr, "eval: error: %s: expected %s; it is %s\n", safe(card.Target), safe(card.Expect), safe(is))
+			fmt.Fprintf(os.Stderr, "eval: error: %s: expected %s; it is %s\n", safe(card.Target), safe(string(card.Expect)), safe(is))
 			if card.Hint != "" {
 				fmt.Fprintf(os.Stderr, "hint: %s\n", safe(card.Hint))
 			}
@@ -113,9 +130,15 @@ func printBuild(rep *engine.Report, interrupted bool) (cards []*scorecard, met b
 			}
 		}
 	}
-	if len(cards) > 0 {
-		printTable(stdout, cards)
-		printHolm(cards)
+	if len(table) > 0 {
+		printTable(stdout, table)
+		printHolm(table)
+	}
+	if len(scenarios) > 0 {
+		printScenarios(stdout, scenarios)
+	}
+	for _, m := range matrices {
+		printMatrix(stdout, m, verified)
 	}
 	fmt.Fprintln(stdout, summary(rep, interrupted))
 	return cards, met

@@ -147,11 +147,12 @@ func (l *eventLog) action(e engine.Event) {
 			Status   string  `json:"status"`
 			Why      string  `json:"why"`
 			WallMS   float64 `json:"wall_ms"`
+			TookMS   float64 `json:"took_ms,omitempty"` // its function alone
 			USD      float64 `json:"usd"`
 			Error    string  `json:"error,omitempty"`
 		}{
 			"action", e.Action.Owner.String(), e.Action.Mnemonic, e.Action.Slot().Path, keyText(e), string(e.Status), e.Why,
-			float64(e.Wall.Microseconds()) / 1000, usdOf(e), errText(e.Err),
+			float64(e.Wall.Microseconds()) / 1000, float64(e.Took.Microseconds()) / 1000, usdOf(e), errText(e.Err),
 		})
 	}
 	if l.profile != nil && !e.Start.IsZero() {

@@ -23,7 +23,7 @@ type scorecard struct {
 	Alpha      float64        `json:"alpha"`
 	Effect     float64        `json:"effect"`
 	Margin     float64        `json:"margin"`
-	Expect     string         `json:"expect"`
+	Expect     expectation    `json:"expect"`
 	ExpectMet  *bool          `json:"expect_met"`
 	Hint       string         `json:"hint"` // what can be done where it is not met
 	Arms       map[string]arm `json:"arms"`
@@ -94,6 +94,21 @@ type scorecard struct {
 		Programs []string `json:"programs"`
 	} `json:"seal"`
 	Producer json.RawMessage `json:"producer"` // a producer, or one an arm
+
+	raw []byte // all of it
+}
+
+// An expectation is one word, or one a lens.
+type expectation string
+
+// UnmarshalJSON reads a string or {"policy": …, "outcome": …}.
+func (e *expectation) UnmarshalJSON(b []byte) error {
+	var lenses map[string]string
+	if json.Unmarshal(b, &lenses) == nil && lenses != nil {
+		*e = expectation(fmt.Sprintf("policy %s, outcome %s", orDash(lenses["policy"]), orDash(lenses["outcome"])))
+		return nil
+	}
+	return json.Unmarshal(b, (*string)(e))
 }
 
 // A repRow is a rep that counts.
@@ -139,7 +154,7 @@ func (s *scorecard) live() bool { return s.Looks != nil }
 
 // parseScorecard returns nil for what is no scorecard, or is none at all.
 func parseScorecard(data []byte) *scorecard {
-	s := new(scorecard)
+	s := &scorecard{raw: data}
 	if data == nil || json.Unmarshal(data, s) != nil {
 		return nil
 	}

@@ -47,6 +47,13 @@ func runShow(ctx context.Context, s *session) error {
 	if len(rep.Stale) > 0 {
 		fmt.Fprintf(stdout, "(out of date: %s would run; this is the last build)\n", plural(len(rep.Stale), "action", "actions"))
 	}
+	switch card.Kind {
+	case "scenario":
+		return card.showScenario()
+	case "matrix":
+		printMatrix(stdout, card.raw, nil)
+		return nil
+	}
 	card.print()
 	if card.live() {
 		printCost(eng, t)

@@ -383,7 +383,7 @@ func (b *build) end(n *node, out outcome) {
 	}
 	e := Event{
 		Action: n.action, Key: n.key, Status: n.status(), Why: why, Err: out.err, USD: n.usd(),
-		Start: out.start, Wall: out.wall, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
+		Start: out.start, Wall: out.wall, Took: n.took, Worker: out.worker, Done: b.ended, Total: len(b.nodes),
 	}
 	if n.draw != nil {
 		e.Draw = n.draw.id

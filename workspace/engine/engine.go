@@ -41,7 +41,7 @@ type Options struct {
 	// World finds the program of the servers that runs have beside them; its Path
 	// doesn't count. Nil: there is none.
 	World func() (graph.Mount, error)
-	Locks  Locks  // nil: no tool is locked
+	Locks Locks // nil: no tool is locked
 	// Recorded stands for this machine when what ran elsewhere is verified; tools
 	// are not looked for then. nil: this machine.
 	Recorded *Recorded
@@ -109,6 +109,7 @@ type Event struct {
 	Err    error
 	Start  time.Time
 	Wall   time.Duration
+	Took   time.Duration // of a function that ran: without looking up and storing; else 0
 	Worker int
 	USD    *float64 // what a draw cost, as it reported; nil: unknown, or no draw
 	Done   int      // actions that have ended

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/starlark"
@@ -30,8 +31,9 @@ type node struct {
 	fields  []graph.Field // see explained
 	key     graph.Key
 	outputs []output
-	ran     bool   // in this build
-	why     string // of a miss
+	ran     bool          // in this build
+	took    time.Duration // of its function alone
+	why     string        // of a miss
 	sure    bool
 	damaged int        // times that its result was found damaged
 	draw    *drawState // of a draw that was checked

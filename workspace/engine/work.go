@@ -251,6 +251,8 @@ func (b *build) produce(ctx context.Context, n *node) ([][]byte, error) {
 	if b.o.Print != nil {
 		print = func(msg string) { b.o.Print(n.action.Owner, msg) }
 	}
+	start := b.o.Now()
+	defer func() { n.took = b.o.Now().Sub(start) }()
 	return starlark.Evaluate(ctx, n.action, blobs, print)
 }
 

@@ -160,7 +160,9 @@ var runEdits = []keyEdit{
 	{"Output.Format", onRun(func(a *Action) { a.Outputs[0].Format = FormatFolder })},
 	{"Output.Name", onRun(func(a *Action) { a.Outputs[0].Name = "p.txt" })},
 	{"Action.Server", onRun(func(a *Action) { a.Server = &Server{Port: 80, Policy: Policy{Limits: DefaultLimits}} })},
-	{"Server.Args", onRun(func(a *Action) { a.Server = &Server{Args: []string{"serve"}, Port: 80, Policy: Policy{Limits: DefaultLimits}} })},
+	{"Server.Args", onRun(func(a *Action) {
+		a.Server = &Server{Args: []string{"serve"}, Port: 80, Policy: Policy{Limits: DefaultLimits}}
+	})},
 	{"Server.Port", onRun(func(a *Action) { a.Server = &Server{Port: 81, Policy: Policy{Limits: DefaultLimits}} })},
 	{"Server.Policy", onRun(func(a *Action) { a.Server = &Server{Port: 80} })},
 	{"Tool.World", func(a *Action, in *Inputs) {

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/evalbuild/eval/workspace/engine"
+)
+
+// A lensRow is what one lens says of a scenario.
+type lensRow struct {
+	Verdict     string `json:"verdict"`
+	Truth       string `json:"truth"`
+	Provisional string `json:"provisional"`
+	Settled     string `json:"settled"`
+	Agree       bool   `json:"agree"`
+	Reasons     []struct {
+		Check  string `json:"check"`
+		Detail string `json:"detail"`
+	} `json:"reasons"`
+}
+
+// A scenarioRow is one scenario, alone or in a matrix.
+type scenarioRow struct {
+	ID         string            `json:"id"`
+	Target     string            `json:"target"`
+	Policy     lensRow           `json:"policy"`
+	Outcome    lensRow           `json:"outcome"`
+	Missing    []string          `json:"missing"`
+	Duplicates int               `json:"duplicates"`
+	Orphans    []json.RawMessage `json:"orphans"`
+	Claimed    *bool             `json:"claimed_success"`
+	Agent      string            `json:"agent"`
+	Calls      int               `json:"calls"`
+	Expect     map[string]string `json:"expect"`
+	Expected   bool              `json:"expected"`
+	Trace      string            `json:"trace"`
+	Replay     *struct {
+		Calls  int `json:"calls"`
+		Differ int `json:"differ"`
+	} `json:"replay"`
+}
+
+// A matrixCard is what is printed of a matrix.
+type matrixCard struct {
+	Target    string        `json:"target"`
+	Scenarios []scenarioRow `json:"scenarios"`
+	Summary   []struct {
+		Name string `json:"name"`
+		Text string `json:"text"`
+	} `json:"summary"`
+	Skipped []struct {
+		ID     string `json:"id"`
+		Reason string `json:"reason"`
+	} `json:"skipped"`
+}
+
+// latency is how long the contracts took that a build has verified.
+type latency struct {
+	n        int
+	sum, max time.Duration
+}
+
+func (l *latency) event(e engine.Event) {
+	if e.Action.Mnemonic == "Verify" && e.Status == engine.Ran {
+		l.n++
+		l.sum += e.Took
+		l.max = max(l.max, e.Took)
+	}
+}
+
+func (l *latency) String() string {
+	if l.n == 0 {
+		return "nothing had to be verified"
+	}
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	return fmt.Sprintf("mean %.2f ms, max %.2f ms, over %d verified", ms(l.sum)/float64(l.n), ms(l.max), l.n)
+}
+
+// printMatrix prints a matrix: its summary, then each scenario in which a
+// verdict is not the truth or not what was expected.
+func printMatrix(w io.Writer, data []byte, verified *latency) {
+	var m matrixCard
+	if json.Unmarshal(data, &m) != nil {
+		return
+	}
+	line := func(name, text string) { fmt.Fprintf(w, "  %-28s %s\n", safe(name), safe(text)) }
+	fmt.Fprintf(w, "%s: %s\n", safe(m.Target), plural(len(m.Scenarios), "scenario", "scenarios"))
+	for _, s := range m.Summary {
+		line(s.Name, s.Text)
+	}
+	if verified != nil {
+		line("verify latency", verified.String())
+	}
+	for _, s := range m.Skipped {
+		line("skipped", s.ID+": "+s.Reason)
+	}
+	for _, r := range m.Scenarios {
+		if r.notable() {
+			r.printLine(w)
+		}
+	}
+}
+
+// notable says whether somebody should look at the scenario.
+func (r *scenarioRow) notable() bool { return !r.Policy.Agree || !r.Outcome.Agree || !r.Expected }
+
+// lens says "FAIL (was PASS, PASS; truth PASS)" and why.
+func (l *lensRow) text() string {
+	var more []string
+	if l.Provisional != l.Verdict || l.Settled != l.Verdict {
+		more = append(more, fmt.Sprintf("provisional %s, settled %s", l.Provisional, l.Settled))
+	}
+	if l.Truth != l.Verdict {
+		more = append(more, "truth "+l.Truth)
+	}
+	if len(more) == 0 {
+		return l.Verdict
+	}
+	return l.Verdict + " (" + strings.Join(more, "; ") + ")"
+}
+
+func (r *scenarioRow) printLine(w io.Writer) {
+	fmt.Fprintf(w, "  %s  policy %s, outcome %s%s\n", safe(r.ID), safe(r.Policy.text()), safe(r.Outcome.text()), safe(r.unexpected()))
+	for _, x := range r.Policy.Reasons {
+		fmt.Fprintf(w, "    %s: %s\n", safe(x.Check), safe(x.Detail))
+	}
+}
+
+func (r *scenarioRow) unexpected() string {
+	if r.Expected {
+		return ""
+	}
+	return fmt.Sprintf("; expected policy %s, outcome %s", r.Expect["policy"], r.Expect["outcome"])
+}
+
+// maxScenarios is how many scenarios that are as they should be are listed one
+// by one.
+const maxScenarios = 8
+
+// printScenarios prints scenarios that were built on their own account.
+func printScenarios(w io.Writer, rows []*scenarioRow) {
+	agree, expected := 0, 0
+	for _, r := range rows {
+		if r.Policy.Agree && r.Outcome.Agree {
+			agree++
+		}
+		if r.Expected {
+			expected++
+		}
+		if len(rows) <= maxScenarios || r.notable() {
+			r.printLine(w)
+		}
+	}
+	if len(rows) > maxScenarios {
+		fmt.Fprintf(w, "%d scenarios: %d agree with the truth in both lenses, %d as expected\n", len(rows), agree, expected)
+	}
+}
+
+// showScenario prints all of a scenario.
+func (s *scorecard) showScenario() error {
+	r := new(scenarioRow)
+	if err := json.Unmarshal(s.raw, r); err != nil {
+		return fmt.Errorf("read the row of %s: %w", s.Target, err)
+	}
+	showLine(r.Target, "(scenario, agent %s)", r.Agent)
+	for _, l := range []struct {
+		name string
+		lens *lensRow
+	}{{"policy", &r.Policy}, {"outcome", &r.Outcome}} {
+		showLine(l.name, "%s", l.lens.text())
+		for _, x := range l.lens.Reasons {
+			showLine("", "%s: %s", x.Check, x.Detail)
+		}
+	}
+	claim := "nothing"
+	if r.Claimed != nil {
+		claim = map[bool]string{true: "success", false: "failure"}[*r.Claimed]
+	}
+	showLine("agent", "%s, claims %s; a judge of its trace alone would say %s", plural(r.Calls, "call", "calls"), claim, r.Trace)
+	if r.Replay != nil {
+		showLine("replay", "%d of %s differ", r.Replay.Differ, plural(r.Replay.Calls, "recorded call", "recorded calls"))
+	}
+	if len(r.Missing) > 0 {
+		showLine("missing", "%s", strings.Join(r.Missing, ", "))
+	}
+	if r.Duplicates > 0 {
+		showLine("duplicates", "%d", r.Duplicates)
+	}
+	for _, o := range r.Orphans {
+		showLine("orphan", "%s", string(o))
+	}
+	if !r.Expected {
+		showLine("expected", "policy %s, outcome %s", r.Expect["policy"], r.Expect["outcome"])
+	}
+	return nil
+}
