@@ -73,6 +73,10 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 			line("stdin", "%s", in.File.Slash())
 			continue
 		}
+		if inside, ok := strings.CutPrefix(in.Name, graph.ServerDir); ok {
+			line("world input", "/%s", inside)
+			continue
+		}
 		if a.Kind == graph.Run {
 			line("input", "/%s", in.Name)
 			continue
@@ -93,15 +97,14 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 
 // printRun prints what only runs have.
 func printRun(eng *engine.Engine, a *graph.Action, line func(name, format string, args ...any)) {
-	argv := make([]string, len(a.Args))
-	for i, arg := range a.Args {
-		argv[i] = shellWord(graph.Unmark(arg))
-	}
-	line("argv", "%s", strings.Join(argv, " "))
+	line("argv", "%s", argvText(a.Args))
 	for _, e := range a.Env {
 		line("env", "%s", graph.Unmark(e))
 	}
 	line("seal", "%s", sealText(a.Policy))
+	if s := a.Server; s != nil {
+		line("world", "%s, in a seal of its own, at port %d of the seal's loopback", argvText(append([]string{graph.WorldProgram}, s.Args...)), s.Port)
+	}
 	for _, t := range a.Tools {
 		data := ""
 		if len(t.Data) > 0 {
@@ -111,8 +114,20 @@ func printRun(eng *engine.Engine, a *graph.Action, line func(name, format string
 	}
 }
 
+// argvText is a command line, quoted for a shell.
+func argvText(args []string) string {
+	argv := make([]string, len(args))
+	for i, arg := range args {
+		argv[i] = shellWord(graph.Unmark(arg))
+	}
+	return strings.Join(argv, " ")
+}
+
 // lockText says of a tool that it is locked, or is so elsewhere.
 func lockText(eng *engine.Engine, t graph.Tool) string {
+	if t.World { // it comes with eval
+		return ""
+	}
 	unlocked, err := eng.Unlocked(&graph.Action{Tools: []graph.Tool{t}})
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -160,8 +161,8 @@ func printScenarios(w io.Writer, rows []*scenarioRow) {
 	}
 }
 
-// showScenario prints all of a scenario.
-func (s *scorecard) showScenario() error {
+// showScenario prints all of a scenario; run is the file of what its agent did.
+func (s *scorecard) showScenario(run string) error {
 	r := new(scenarioRow)
 	if err := json.Unmarshal(s.raw, r); err != nil {
 		return fmt.Errorf("read the row of %s: %w", s.Target, err)
@@ -196,5 +197,62 @@ func (s *scorecard) showScenario() error {
 	if !r.Expected {
 		showLine("expected", "policy %s, outcome %s", r.Expect["policy"], r.Expect["outcome"])
 	}
+	return showRun(run)
+}
+
+// showRun prints what an agent did and was told.
+func showRun(name string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return failf(exitFailed, "read the run: %v", err).hint("`ev build` makes it")
+	}
+	for text := range strings.Lines(string(data)) {
+		var line struct {
+			Call *struct {
+				N         int             `json:"n"`
+				Operation string          `json:"operation"`
+				Path      string          `json:"path"`
+				Key       *string         `json:"key"`
+				Body      json.RawMessage `json:"body"`
+				Delivered bool            `json:"delivered"`
+				Status    int             `json:"status"`
+				Reply     json.RawMessage `json:"reply"`
+			} `json:"call"`
+			Report *struct {
+				Success bool   `json:"success"`
+				Message string `json:"message"`
+			} `json:"report"`
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			return failf(exitFailed, "read the run %s: %v", name, err)
+		}
+		switch c := line.Call; {
+		case c != nil:
+			method, _, _ := strings.Cut(c.Operation, " ")
+			asked := fmt.Sprintf("%s %s", orDash(method), c.Path)
+			if len(c.Body) > 0 && string(c.Body) != "null" {
+				asked += " " + short(string(c.Body))
+			}
+			if c.Key != nil {
+				asked += " key " + *c.Key
+			}
+			told := "no reply"
+			if c.Delivered {
+				told = fmt.Sprintf("%d %s", c.Status, short(string(c.Reply)))
+			}
+			showLine(fmt.Sprintf("call %d", c.N), "%s → %s", asked, told)
+		case line.Report != nil:
+			showLine("report", "success %v %s", line.Report.Success, line.Report.Message)
+		}
+	}
 	return nil
+}
+
+// short cuts what is long.
+func short(s string) string {
+	const most = 120
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
 }

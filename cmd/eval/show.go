@@ -49,7 +49,7 @@ func runShow(ctx context.Context, s *session) error {
 	}
 	switch card.Kind {
 	case "scenario":
-		return card.showScenario()
+		return card.showScenario(filepath.Join(eng.Folder(t.Label), "run.jsonl"))
 	case "matrix":
 		printMatrix(stdout, card.raw, nil)
 		return nil
