@@ -38,7 +38,22 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// buildWorld puts eval-world beside the program that scripts run.
+func buildWorld(t *testing.T) {
+	t.Helper()
+	ev, err := exec.LookPath("ev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(ev), "eval-world"), "../eval-world")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build eval-world: %v\n%s", err, out)
+	}
+}
+
 func TestScripts(t *testing.T) {
+	buildWorld(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                "testdata/script",
 		RequireUniqueNames: true,
