@@ -1,0 +1,322 @@
+package world
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/workspace/graph"
+)
+
+// stepLimit bounds one call of a function of a definition, in Starlark steps.
+const stepLimit = 10_000_000
+
+// A World is what world.star says.
+type World struct {
+	Name    string
+	Systems []*System // in the order of the file
+
+	now        int64 // Unix seconds; a scenario starts lead before it
+	operations []*Operation
+}
+
+// A System has tables, operations and events of its own. Its operations see no
+// other system's.
+type System struct {
+	Name string
+
+	tables      []*table
+	operations  []*Operation
+	idempotency bool // whether it honours Idempotency-Key
+	seed        sl.Callable
+}
+
+// A table has rows in the order of their insertion.
+type table struct {
+	name    string
+	key     string
+	prefix  *string // of keys that are made; nil: a string key must be given
+	columns []column
+}
+
+type column struct{ name, kind string }
+
+func (t *table) column(name string) (column, bool) {
+	for _, c := range t.columns {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return column{}, false
+}
+
+func (t *table) columnNames() []string {
+	var names []string
+	for _, c := range t.columns {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// A Param is a field that an operation takes: of the body, or of the query for a
+// GET. Type is one of string, int, float, bool, json.
+type Param struct{ Name, Type string }
+
+// An Operation is what a system can be asked to do.
+type Operation struct {
+	Name      string // of the tool: "payments_post_refunds"
+	Pattern   string // as declared: "POST /payments/refunds/{id}"
+	Method    string
+	Path      string   // "/payments/refunds/{id}"
+	Variables []string // of the path: "id"
+	Doc       string
+	Params    []Param // in the order of the file; none: anything goes
+	Internal  bool    // agents don't see it
+
+	system   *System
+	segments []string
+	fn       sl.Callable
+}
+
+// Operations is a list of operations that agents see, sorted by pattern.
+type Operations []*Operation
+
+// Operations are those that agents see.
+func (w *World) Operations() Operations {
+	var out Operations
+	for _, op := range w.operations {
+		if !op.Internal {
+			out = append(out, op)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Operation) int { return strings.Compare(a.Pattern, b.Pattern) })
+	return out
+}
+
+var (
+	columnTypes = []string{"string", "int", "float", "bool", "json"}
+	methods     = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+	// Names are file names, path segments, struct fields and parts of tool names.
+	systemName  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,40}$`)
+	fieldName   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,60}$`)
+	pathSegment = regexp.MustCompile(`^([A-Za-z0-9._~-]+|\{[a-zA-Z_][a-zA-Z0-9_]*\})$`)
+	notInTool   = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+)
+
+// maxToolName is what the APIs of models allow.
+const maxToolName = 64
+
+// ParseWorld reads world.star; file is its name in errors.
+func ParseWorld(file string, text []byte) (*World, error) {
+	root, err := openPortable(file, text)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", file, err)
+	}
+	w, s := &World{}, rootShape(file, root)
+	s.members("name", "clock", "systems", "seed")
+	w.Name = s.at("name").text()
+	w.now = s.at("clock").instant()
+	for _, m := range s.at("systems").items("a dict of systems") {
+		m.named(systemName, m.key)
+		w.Systems = append(w.Systems, readSystem(m.key, m.shape))
+	}
+	if !s.at("seed").none() {
+		for _, m := range s.at("seed").items("a dict of functions") {
+			sys := w.system(m.key)
+			if sys == nil {
+				m.failf("there is no system %q%s", m.key, graph.DidYouMean(m.key, w.systemNames()))
+				continue
+			}
+			sys.seed = m.function()
+		}
+	}
+	for _, sys := range w.Systems {
+		w.operations = append(w.operations, sys.operations...)
+	}
+	w.checkRoutes(s.at("systems"))
+	if *s.err != nil {
+		return nil, fmt.Errorf("read %w", *s.err)
+	}
+	return w, nil
+}
+
+// instant is a time in RFC 3339.
+func (s shape) instant() int64 {
+	t, err := time.Parse(time.RFC3339, s.text())
+	if err != nil {
+		s.failf("a time such as 2026-01-15T12:00:00Z is meant")
+		return 0
+	}
+	if t.Unix() < lead || t.Unix() > maxTime {
+		s.failf("the time is not in the years 1970…9999")
+	}
+	return t.Unix()
+}
+
+func (w *World) system(name string) *System {
+	for _, s := range w.Systems {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func (w *World) systemNames() []string {
+	var names []string
+	for _, s := range w.Systems {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func (w *World) operation(pattern string) *Operation {
+	for _, op := range w.operations {
+		if op.Pattern == pattern {
+			return op
+		}
+	}
+	return nil
+}
+
+func (w *World) patterns() []string {
+	var out []string
+	for _, op := range w.operations {
+		out = append(out, op.Pattern)
+	}
+	return out
+}
+
+func readSystem(name string, s shape) *System {
+	sys := &System{Name: name, idempotency: true}
+	s.members("tables", "operations", "idempotency")
+	if i := s.at("idempotency"); !i.none() {
+		sys.idempotency = i.oneOf("header", "none") == "header"
+	}
+	for _, m := range s.at("tables").items("a dict of tables") {
+		m.named(fieldName, m.key)
+		for _, t := range sys.tables {
+			if strings.EqualFold(t.name, m.key) { // SQLite's names have no case
+				m.failf("the table %q differs only in case", t.name)
+			}
+		}
+		sys.tables = append(sys.tables, readTable(m.key, m.shape))
+	}
+	for _, m := range s.at("operations").items("a dict of operations") {
+		sys.operations = append(sys.operations, readOperation(sys, m.key, m.shape))
+	}
+	return sys
+}
+
+func readTable(name string, s shape) *table {
+	t := &table{name: name}
+	s.members("key", "prefix", "columns")
+	t.key = s.at("key").text()
+	if p := s.at("prefix"); !p.none() {
+		text := p.text()
+		t.prefix = &text
+	}
+	for _, m := range s.at("columns").items("a dict of column types") {
+		m.named(fieldName, m.key)
+		for _, c := range t.columns {
+			if strings.EqualFold(c.name, m.key) {
+				m.failf("the column %q differs only in case", c.name)
+			}
+		}
+		t.columns = append(t.columns, column{m.key, m.oneOf(columnTypes...)})
+	}
+	key, ok := t.column(t.key)
+	switch {
+	case !ok:
+		s.at("key").failf("there is no column %q%s", t.key, graph.DidYouMean(t.key, t.columnNames()))
+	case key.kind != "string" && key.kind != "int":
+		s.at("key").failf("the key is a string or an int, not %s", key.kind)
+	case key.kind == "int" && t.prefix != nil:
+		s.at("prefix").failf("a key of type int has no prefix")
+	}
+	return t
+}
+
+func readOperation(sys *System, pattern string, s shape) *Operation {
+	op := &Operation{Pattern: pattern, system: sys}
+	s.members("fn", "doc", "params", "internal")
+	op.fn = s.at("fn").function()
+	if d := s.at("doc"); !d.none() {
+		op.Doc = d.text()
+	}
+	if i := s.at("internal"); !i.none() {
+		op.Internal = i.flag()
+	}
+	if p := s.at("params"); !p.none() {
+		for _, m := range p.items("a dict of types") {
+			op.Params = append(op.Params, Param{m.key, m.oneOf(columnTypes...)})
+		}
+	}
+	var ok bool
+	if op.Method, op.Path, ok = strings.Cut(pattern, " "); !ok || !slices.Contains(methods, op.Method) {
+		s.failf("METHOD /%s/… is meant; METHOD is one of %s", sys.Name, strings.Join(methods, ", "))
+		return op
+	}
+	rest, ok := strings.CutPrefix(op.Path, "/"+sys.Name+"/")
+	if !ok {
+		s.failf("the path begins with /%s/", sys.Name)
+		return op
+	}
+	op.segments = append([]string{sys.Name}, strings.Split(rest, "/")...)
+	tool := []string{sys.Name, strings.ToLower(op.Method)}
+	for _, seg := range op.segments[1:] {
+		if !pathSegment.MatchString(seg) || seg == "." || seg == ".." {
+			s.failf("%q is no part of a path", seg)
+		}
+		name, isVar := variable(seg)
+		if isVar && slices.Contains(op.Variables, name) {
+			s.failf("the variable %q stands twice in the path", name)
+		}
+		if isVar {
+			op.Variables = append(op.Variables, name)
+		}
+		tool = append(tool, notInTool.ReplaceAllString(name, "_"))
+	}
+	op.Name = strings.Join(tool, "_")
+	if len(op.Name) > maxToolName {
+		s.failf("the tool's name %s is longer than %d", op.Name, maxToolName)
+	}
+	return op
+}
+
+// variable is what stands in braces, or the segment itself.
+func variable(segment string) (name string, is bool) {
+	if strings.HasPrefix(segment, "{") {
+		return strings.Trim(segment, "{}"), true
+	}
+	return segment, false
+}
+
+// checkRoutes refuses operations that no request could tell apart, and tools of
+// one name.
+func (w *World) checkRoutes(s shape) {
+	routes, tools := map[string]string{}, map[string]string{}
+	for _, op := range w.operations {
+		route := op.Method
+		for _, seg := range op.segments {
+			if _, is := variable(seg); is {
+				seg = "{}"
+			}
+			route += "/" + seg
+		}
+		at := s.at(op.system.Name).at("operations").at(op.Pattern)
+		if other, ok := routes[route]; ok {
+			at.failf("every request for it is one for %q, too", other)
+		}
+		if other, ok := tools[op.Name]; ok {
+			at.failf("its tool has the name %s, as that of %q has", op.Name, other)
+		}
+		routes[route], tools[op.Name] = op.Pattern, op.Pattern
+	}
+}

@@ -1,0 +1,94 @@
+package world
+
+import (
+	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/starlark"
+)
+
+// The instants of an act, in their order.
+const (
+	atStart   = "start"   // seeds and prior runs are done
+	atDone    = "done"    // the agent has ended
+	atSettled = "settled" // the window has passed; nothing else has happened
+	atAfter   = "after"   // after_settlement has run; without one as settled
+)
+
+// An instant is the state at a moment. Events never change, so their number is
+// all that it needs of them.
+type instant struct {
+	name   string
+	clock  int64
+	seq    *sl.Dict // system -> number of its last event
+	tables *sl.Dict // system -> table -> rows
+}
+
+// snapshot takes the instant of now.
+func (a *Act) snapshot(name string) (instant, error) {
+	in := instant{name, a.clock.now, mapping(), mapping()}
+	for _, sys := range a.world.Systems {
+		d := a.databases[sys.Name]
+		rows, err := d.query(a.ctx, `SELECT coalesce(max(seq), 0) FROM "#events"`)
+		if err != nil {
+			return in, err
+		}
+		tables := mapping()
+		for _, t := range sys.tables {
+			all, err := d.all(a.ctx, t)
+			if err != nil {
+				return in, err
+			}
+			if err := tables.SetKey(sl.String(t.name), all); err != nil {
+				return in, err
+			}
+		}
+		for of, v := range map[*sl.Dict]sl.Value{in.seq: sl.MakeInt64(rows[0][0].(int64)), in.tables: tables} {
+			if err := of.SetKey(sl.String(sys.Name), v); err != nil {
+				return in, err
+			}
+		}
+	}
+	return in, nil
+}
+
+// tablesJSON is tables.json.
+func (a *Act) tablesJSON() ([]byte, error) {
+	out := mapping()
+	for _, in := range a.instants {
+		if err := out.SetKey(sl.String(in.name), mapping("clock", sl.MakeInt64(in.clock), "systems", in.tables)); err != nil {
+			return nil, err
+		}
+	}
+	b, err := starlark.AppendJSON(nil, out)
+	return append(b, '\n'), err
+}
+
+// eventsJSON is events.json.
+func (a *Act) eventsJSON() ([]byte, error) {
+	instants, events := mapping(), mapping()
+	for _, in := range a.instants {
+		if err := instants.SetKey(sl.String(in.name), mapping("clock", sl.MakeInt64(in.clock), "seq", in.seq)); err != nil {
+			return nil, err
+		}
+	}
+	for _, sys := range a.world.Systems {
+		rows, err := a.databases[sys.Name].query(a.ctx, `SELECT seq, kind, subject, at, actor, attrs FROM "#events" ORDER BY seq`)
+		if err != nil {
+			return nil, err
+		}
+		list := make([]sl.Value, len(rows))
+		for i, r := range rows {
+			attrs, err := starlark.ParseJSON([]byte(r[5].(string)))
+			if err != nil {
+				return nil, err
+			}
+			list[i] = mapping("seq", sl.MakeInt64(r[0].(int64)), "kind", sl.String(r[1].(string)), "subject", sl.String(r[2].(string)),
+				"at", sl.MakeInt64(r[3].(int64)), "actor", sl.String(r[4].(string)), "attrs", attrs)
+		}
+		if err := events.SetKey(sl.String(sys.Name), sl.NewList(list)); err != nil {
+			return nil, err
+		}
+	}
+	b, err := starlark.AppendJSON(nil, mapping("instants", instants, "events", events))
+	return append(b, '\n'), err
+}

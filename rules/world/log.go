@@ -1,0 +1,77 @@
+package world
+
+import (
+	"net/http"
+
+	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/starlark"
+)
+
+// A journal is run.jsonl: the agent's calls in the order of execution, then what it
+// reported last.
+type journal struct {
+	lines  []byte
+	calls  int64
+	report *sl.Dict
+}
+
+// add appends a call and what the agent saw of it.
+func (l *journal) add(c call, op *Operation, body sl.Value, out answer) error {
+	operation, status, seen := "", 0, sl.Value(sl.None)
+	if op != nil {
+		operation = op.Pattern
+	}
+	if !out.cut {
+		status = out.status
+		var err error
+		if seen, err = out.value(); err != nil {
+			return err
+		}
+	}
+	key := sl.Value(sl.None)
+	if c.key != "" {
+		key = sl.String(c.key)
+	}
+	l.calls++
+	entry := mapping("n", sl.MakeInt64(l.calls), "operation", sl.String(operation), "path", sl.String(c.url.Path),
+		"query", queryDict(c.url), "key", key, "body", body, "delivered", sl.Bool(!out.cut), "status", sl.MakeInt(status), "reply", seen)
+	// Without these two a replay could not make the call again.
+	extra := mapping()
+	if op == nil {
+		extra = mapping("method", sl.String(c.method))
+	}
+	if c.malformed() {
+		if err := extra.SetKey(sl.String("malformed"), sl.String(c.body)); err != nil {
+			return err
+		}
+	}
+	line, err := starlark.AppendJSON(nil, mapping("call", entry.Union(extra)))
+	l.lines = append(append(l.lines, line...), '\n')
+	return err
+}
+
+// value is the body of a reply as the agent decodes it.
+func (a answer) value() (sl.Value, error) {
+	if !hasBody(a.status) {
+		return sl.None, nil
+	}
+	return starlark.ParseJSON(a.body)
+}
+
+// bytes are the whole file.
+func (l *journal) bytes() ([]byte, error) {
+	if l.report == nil {
+		return l.lines, nil
+	}
+	line, err := starlark.AppendJSON(nil, mapping("report", l.report))
+	return append(append(l.lines[:len(l.lines):len(l.lines)], line...), '\n'), err
+}
+
+// statusText is the text of an error that chaos makes.
+func statusText(status int) string {
+	if t := http.StatusText(status); t != "" {
+		return t
+	}
+	return "Error"
+}

@@ -1,0 +1,272 @@
+package world
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	sl "go.starlark.net/starlark"
+	"go.starlark.net/starlarkstruct"
+
+	"github.com/evalbuild/eval/starlark"
+)
+
+// A match is the operation that a request is for, with its path variables.
+type match struct {
+	op   *Operation
+	vars map[string]string
+}
+
+// route finds the operation for an escaped path. Without one, allowed are the
+// methods that the path has; none: the path is unknown. A literal segment goes
+// before a variable, from the left.
+func (w *World) route(method, path string, internal bool) (m match, allowed []string) {
+	raw := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	segments := make([]string, len(raw))
+	for i, seg := range raw {
+		var err error
+		if segments[i], err = url.PathUnescape(seg); err != nil {
+			return match{}, nil
+		}
+	}
+	for _, op := range w.operations {
+		vars, ok := op.matches(segments)
+		switch {
+		case !ok || op.Internal && !internal:
+		case op.Method != method:
+			if !slices.Contains(allowed, op.Method) {
+				allowed = append(allowed, op.Method)
+			}
+		case m.op == nil || op.before(m.op):
+			m = match{op, vars}
+		}
+	}
+	slices.Sort(allowed)
+	return m, allowed
+}
+
+func (op *Operation) matches(segments []string) (map[string]string, bool) {
+	if len(segments) != len(op.segments) {
+		return nil, false
+	}
+	vars := map[string]string{}
+	for i, seg := range op.segments {
+		name, is := variable(seg)
+		if is && segments[i] != "" {
+			vars[name] = segments[i]
+		} else if is || seg != segments[i] {
+			return nil, false
+		}
+	}
+	return vars, true
+}
+
+// before says whether op's path is more literal than that of other, which has as
+// many segments.
+func (op *Operation) before(other *Operation) bool {
+	for i := range op.segments {
+		_, a := variable(op.segments[i])
+		_, b := variable(other.segments[i])
+		if a != b {
+			return b
+		}
+	}
+	return false
+}
+
+// A request is what an operation is called with.
+type request struct {
+	match
+	path  string // as it came, escaped
+	query *sl.Dict
+	body  sl.Value
+	actor string
+	key   string // Idempotency-Key; "": none
+}
+
+// A reply is what an operation answered; body is canonical JSON.
+type reply struct {
+	status int
+	body   []byte
+}
+
+func errorReply(status int, text string) reply {
+	b, err := starlark.AppendJSON(nil, mapping("error", sl.String(text)))
+	if err != nil {
+		panic(err) // a dict of strings
+	}
+	return reply{status, b}
+}
+
+// mapping is a dict of names and values in turn.
+func mapping(pairs ...any) *sl.Dict {
+	d := sl.NewDict(len(pairs) / 2)
+	for i := 0; i < len(pairs); i += 2 {
+		if err := d.SetKey(sl.String(pairs[i].(string)), pairs[i+1].(sl.Value)); err != nil {
+			panic(err) // a new dict with strings as keys
+		}
+	}
+	return d
+}
+
+// perform executes a request as one transaction. Without keep it is rolled back
+// whatever the reply, and leaves nothing. An error is a fault.
+func (a *Act) perform(r request, keep bool) (reply, error) {
+	if why := r.op.refuse(r.body); why != "" {
+		return errorReply(http.StatusBadRequest, why), nil
+	}
+	d := a.databases[r.op.system.Name]
+	t, err := d.begin(a.ctx, a.clock.now, r.actor, false)
+	if err != nil {
+		return reply{}, err
+	}
+	rep, commit, err := a.inside(t, r)
+	commit = commit && keep && err == nil
+	if e := t.end(commit); err == nil {
+		err = e
+	}
+	if err != nil {
+		return reply{}, fmt.Errorf("run %s: %w", r.op.Pattern, err)
+	}
+	if commit && t.wrote {
+		a.clock.tick()
+	}
+	return rep, nil
+}
+
+// inside is what of perform happens in the transaction; commit says whether it
+// may be kept.
+func (a *Act) inside(t *transaction, r request) (rep reply, commit bool, err error) {
+	d := t.db
+	keyed := r.key != "" && d.system.idempotency
+	var print []byte
+	if keyed {
+		if print, err = r.print(); err != nil {
+			return reply{}, false, err
+		}
+		rows, err := d.query(t.ctx, `SELECT request, status, body FROM "#replies" WHERE operation = ? AND key = ?`, r.op.Pattern, r.key)
+		if err != nil {
+			return reply{}, false, err
+		}
+		if len(rows) > 0 && rows[0][0].(string) != string(print) {
+			return errorReply(http.StatusUnprocessableEntity, "the Idempotency-Key was used with another request"), false, nil
+		}
+		if len(rows) > 0 {
+			return reply{int(rows[0][1].(int64)), []byte(rows[0][2].(string))}, false, nil
+		}
+	}
+	db, emit := t.values()
+	v, err := callPortable(a.ctx, r.op.fn, sl.Tuple{a.reqValue(r), db, emit}, nil, stepLimit, a.print)
+	if err != nil {
+		return reply{}, false, err
+	}
+	if rep, err = readReply(v); err != nil {
+		return reply{}, false, err
+	}
+	if rep.status >= 400 {
+		return rep, false, nil
+	}
+	if keyed {
+		_, err = d.run(t.ctx, `INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(print), rep.status, string(rep.body))
+	}
+	return rep, err == nil, err
+}
+
+// print is what two requests with one key must have in common.
+func (r request) print() ([]byte, error) {
+	return starlark.AppendJSON(nil, sl.NewList([]sl.Value{stringDict(r.vars), r.query, r.body}))
+}
+
+func (a *Act) reqValue(r request) sl.Value {
+	var key sl.Value = sl.None
+	if r.key != "" {
+		key = sl.String(r.key)
+	}
+	return starlarkstruct.FromStringDict(starlarkstruct.Default, sl.StringDict{
+		"method": sl.String(r.op.Method),
+		"path":   sl.String(r.path),
+		"params": stringDict(r.vars),
+		"query":  r.query,
+		"body":   r.body,
+		"actor":  sl.String(r.actor),
+		"key":    key,
+		"time":   sl.MakeInt64(a.clock.now),
+		"now":    sl.String(rfc3339(a.clock.now)),
+	})
+}
+
+func stringDict(m map[string]string) *sl.Dict {
+	d := sl.NewDict(len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if err := d.SetKey(sl.String(k), sl.String(m[k])); err != nil {
+			panic(err) // a new dict with strings as keys
+		}
+	}
+	return d
+}
+
+// refuse says what is wrong with a body for the declared params, or "": a caller
+// that sends the wrong type is answered, and never makes the operation fail,
+// which would be a fault. Missing fields are the operation's own to judge.
+func (op *Operation) refuse(body sl.Value) string {
+	if len(op.Params) == 0 || body == sl.None || op.Method == http.MethodGet {
+		return ""
+	}
+	d, ok := body.(*sl.Dict)
+	if !ok {
+		return "the body is a JSON object"
+	}
+	for _, p := range op.Params {
+		v, found, _ := d.Get(sl.String(p.Name))
+		if !found || v == sl.None {
+			continue
+		}
+		if _, err := (column{p.Name, p.Type}).encode(v); err != nil {
+			return fmt.Sprintf("%s: %s is meant", p.Name, p.Type)
+		}
+	}
+	return ""
+}
+
+// readReply reads what an operation returned.
+func readReply(v sl.Value) (reply, error) {
+	s, ok := v.(*starlarkstruct.Struct)
+	if !ok || !slices.Equal(s.AttrNames(), []string{"body", "status"}) {
+		return reply{}, fmt.Errorf("it returned %s; ok(…) or error(…) is meant", shorten(v))
+	}
+	body, _ := s.Attr("body")
+	st, _ := s.Attr("status")
+	i, ok := st.(sl.Int)
+	n, fits := int64(0), false
+	if ok {
+		n, fits = i.Int64()
+	}
+	if !fits || n < 200 || n > 599 {
+		return reply{}, fmt.Errorf("it returned the status %s; 200…599 is meant", shorten(st))
+	}
+	if body != sl.None && !hasBody(int(n)) {
+		return reply{}, fmt.Errorf("it returned a body with the status %d, which has none", n)
+	}
+	b, err := starlark.AppendJSON(nil, body)
+	if err != nil {
+		return reply{}, fmt.Errorf("its reply: %w", err)
+	}
+	return reply{int(n), b}, nil
+}
+
+// hasBody says whether HTTP lets a reply of that status have a body.
+func hasBody(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusResetContent && status != http.StatusNotModified
+}
+
+// shorten is a value as an error shows it.
+func shorten(v sl.Value) string {
+	s := v.String()
+	if len(s) > 80 {
+		s = s[:80] + "…"
+	}
+	return s
+}

@@ -1,0 +1,113 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/starlark"
+)
+
+// AppendJSON appends the list as GET /tools gives it.
+func (ops Operations) AppendJSON(b []byte) ([]byte, error) {
+	var out []sl.Value
+	for _, op := range ops {
+		params := mapping()
+		for _, p := range op.Params {
+			if err := params.SetKey(sl.String(p.Name), sl.String(p.Type)); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, mapping("name", sl.String(op.Name), "operation", sl.String(op.Pattern), "description", sl.String(op.Doc), "params", params))
+	}
+	return starlark.AppendJSON(b, sl.NewList(out))
+}
+
+// Do makes a call that didn't come by HTTP, of MCP say, with the same chaos, log
+// and clock. operation is a declared pattern; args are path variables, and
+// fields of the query (GET) or of the body. body is JSON. Without delivered the
+// caller must see a broken connection. A call that has begun is executed even if
+// its caller goes away, as one by HTTP is.
+func (a *Act) Do(_ context.Context, operation string, args map[string]any, key string) (status int, body any, delivered bool) {
+	c, err := newCall(operation, args, key)
+	if err != nil {
+		rep := errorReply(http.StatusBadRequest, err.Error())
+		return rep.status, json.RawMessage(rep.body), true
+	}
+	out := a.answer(c)
+	if out.cut {
+		return 0, nil, false
+	}
+	return out.status, json.RawMessage(out.body), true
+}
+
+func newCall(operation string, args map[string]any, key string) (call, error) {
+	method, path, _ := strings.Cut(operation, " ")
+	rest, query := mapping(), url.Values{}
+	segments := strings.Split(path, "/")
+	for i, seg := range segments {
+		name, is := variable(seg)
+		if !is {
+			continue
+		}
+		v, ok := args[name]
+		if !ok {
+			return call{}, fmt.Errorf("%s is missing", name)
+		}
+		text, err := asText(v)
+		if err != nil || text == "" {
+			return call{}, fmt.Errorf("%s is empty, or no text", name)
+		}
+		segments[i] = url.PathEscape(text)
+	}
+	for name, v := range args {
+		if slices.Contains(strings.Split(path, "/"), "{"+name+"}") {
+			continue
+		}
+		data, err := json.Marshal(v)
+		if err != nil {
+			return call{}, fmt.Errorf("%s: %w", name, err)
+		}
+		value, err := starlark.ParseJSON(data)
+		if err != nil {
+			return call{}, fmt.Errorf("%s: %w", name, err)
+		}
+		if err := rest.SetKey(sl.String(name), value); err != nil {
+			return call{}, err
+		}
+		if text, err := asText(v); err == nil {
+			query.Set(name, text)
+		}
+	}
+	u, err := url.ParseRequestURI(strings.Join(segments, "/"))
+	if err != nil {
+		return call{}, fmt.Errorf("the operation %q is unknown", operation)
+	}
+	c := call{method: method, url: u, key: key}
+	if method == http.MethodGet {
+		u.RawQuery = query.Encode()
+	} else if rest.Len() > 0 {
+		if c.body, err = starlark.AppendJSON(nil, rest); err != nil {
+			return call{}, err
+		}
+	}
+	if len(c.body) > maxBody {
+		c.body, c.tooLarge = nil, true
+	}
+	return c, nil
+}
+
+// asText is a string as it is, and anything else as JSON.
+func asText(v any) (string, error) {
+	if s, ok := v.(string); ok {
+		return s, nil
+	}
+	b, err := json.Marshal(v)
+	return string(b), err
+}
