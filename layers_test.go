@@ -88,7 +88,7 @@ func TestLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pkg := range []string{"cas", "rules/stats", "rules/transcript", "starlark", "workspace", "workspace/graph", "workspace/engine", "cmd/eval"} {
+	for _, pkg := range []string{"cas", "rules/stats", "rules/transcript", "rules/world", "starlark", "workspace", "workspace/graph", "workspace/engine", "cmd/eval", "cmd/eval-world"} {
 		if !seen[pkg] {
 			t.Errorf("the walk did not see %s: the test proves nothing", pkg)
 		}
@@ -104,6 +104,8 @@ func TestLayersRefuse(t *testing.T) {
 		{"cas", "workspace/graph", false},
 		{"rules/stats", "cas", false},
 		{"rules/stats", "rules/transcript", false},
+		{"rules/world", "starlark", true},
+		{"rules/world", "workspace/engine", false},
 		{"starlark", "workspace", false},
 		{"starlark", "workspace/engine", false},
 		{"starlark", "rules/stats", true},
