@@ -6,12 +6,16 @@ PREFIX     ?= $(HOME)/.local
 
 .PHONY: build examples deps test race lint cross escape soak bench fuzz install clean
 
-build: bin/ev
+build: bin/ev bin/eval-world
 
-.PHONY: bin/ev
+.PHONY: bin/ev bin/eval-world
 bin/ev:
 	$(GO) build -trimpath -o bin/eval ./cmd/eval
 	ln -sf eval bin/ev
+
+# eval finds it beside itself.
+bin/eval-world:
+	$(GO) build -trimpath -o bin/eval-world ./cmd/eval-world
 
 examples: build
 	bin/ev lock //examples/...
@@ -41,8 +45,11 @@ lint: deps
 
 cross:
 	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/eval
+	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/eval-world
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval-world
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval-world
 
 # What is tried against the seal, as root and as an ordinary user.
 escape:
@@ -68,7 +75,7 @@ fuzz:
 
 install: build
 	mkdir -p $(PREFIX)/bin
-	cp bin/eval $(PREFIX)/bin/eval
+	cp bin/eval bin/eval-world $(PREFIX)/bin/
 	ln -sf eval $(PREFIX)/bin/ev
 
 # Without their lines in draws.lock the examples' captures are found in the store
