@@ -1,0 +1,80 @@
+package extract
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	sl "go.starlark.net/starlark"
+
+	"github.com/evalbuild/eval/rules/world/wire"
+	"github.com/evalbuild/eval/starlark"
+)
+
+// An event is what a system says that happened.
+type event struct {
+	system  string
+	seq, at int64 // number in its system, from 1; Unix seconds of the virtual clock
+	kind    string
+	subject string
+	actor   string
+	attrs   map[string]sl.Value
+	dict    sl.Value // attrs as they came
+}
+
+// readEvents reads the reply of GET /{system}/events at an instant whose clock
+// is known.
+func readEvents(system string, clock int64, body []byte) ([]event, error) {
+	v, err := starlark.ParseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	o := wire.Open("", v)
+	o.Only("clock", "events")
+	if at := o.Int("clock"); o.Err() == nil && at != clock {
+		o.Failf("clock", "%d, and the instant's is %d", at, clock)
+	}
+	var out []event
+	last := int64(0)
+	for _, x := range o.Objects("events") {
+		x.Only("seq", "kind", "subject", "at", "actor", "attrs")
+		e := event{
+			system: system, seq: x.Int("seq"), at: x.Int("at"),
+			kind: x.String("kind"), subject: x.String("subject"), actor: x.String("actor"),
+		}
+		attrs := x.Object("attrs")
+		e.dict = attrs.Dict()
+		e.attrs = map[string]sl.Value{}
+		for _, name := range attrs.Names() {
+			e.attrs[name] = attrs.Value(name)
+		}
+		if e.seq <= last {
+			x.Failf("seq", "%d after %d", e.seq, last)
+		}
+		last = e.seq
+		out = append(out, e)
+	}
+	return out, o.Err()
+}
+
+// inOrder sorts events of several systems by time; of one second, by system.
+func inOrder(events []event) {
+	slices.SortFunc(events, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.system, b.system), cmp.Compare(a.seq, b.seq))
+	})
+}
+
+func (e event) appendJSON(b []byte) ([]byte, error) {
+	attrs, err := starlark.AppendJSON(nil, e.dict)
+	if err != nil {
+		return nil, fmt.Errorf("event %d of %s: %w", e.seq, e.system, err)
+	}
+	return fmt.Appendf(b, `{"actor":%s,"at":%d,"attrs":%s,"kind":%s,"seq":%d,"subject":%s,"system":%s}`,
+		quote(e.actor), e.at, attrs, quote(e.kind), e.seq, quote(e.subject), quote(e.system)), nil
+}
+
+// quote writes s as canonical JSON, which every string has.
+func quote(s string) []byte {
+	b, _ := starlark.AppendJSON(nil, sl.String(s))
+	return b
+}
