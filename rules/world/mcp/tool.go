@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// An Operation is what a tool is made of.
+type Operation struct {
+	Name    string // of the tool: "payments_post_refunds"
+	Pattern string // as declared: "POST /payments/refunds/{id}"
+	Doc     string
+	Params  []Param // none: any argument goes
+}
+
+// A Param is an argument. Type is one of string, int, float, bool, json.
+type Param struct{ Name, Type string }
+
+// keyArgument is the Idempotency-Key of a call.
+const keyArgument = "idempotency_key"
+
+var reportTool = Operation{
+	Name:   "report",
+	Doc:    "Report the end of your work: whether the task was done, and a message. The last report counts.",
+	Params: []Param{{"success", "bool"}, {"message", "string"}},
+}
+
+// schemaTypes are the types as JSON Schema names them; any value has none.
+var schemaTypes = map[string]string{"string": "string", "int": "integer", "float": "number", "bool": "boolean", "json": ""}
+
+// A tool is an operation with the arguments that it must have.
+type tool struct {
+	Operation
+	required []string
+	open     bool // further arguments are taken
+}
+
+var pathVariable = regexp.MustCompile(`\{([^}]*)\}`)
+
+func newTool(op Operation) (*tool, error) {
+	t := &tool{Operation: op, open: len(op.Params) == 0}
+	declared := map[string]bool{keyArgument: true}
+	for _, p := range op.Params {
+		if _, ok := schemaTypes[p.Type]; !ok {
+			return nil, fmt.Errorf("parameter %s: there is no type %q", p.Name, p.Type)
+		}
+		if declared[p.Name] {
+			return nil, fmt.Errorf("parameter %s: the name is taken", p.Name)
+		}
+		declared[p.Name] = true
+	}
+	t.Params = slices.Clone(op.Params)
+	for _, m := range pathVariable.FindAllStringSubmatch(op.Pattern, -1) {
+		if m[1] == keyArgument {
+			return nil, fmt.Errorf("path variable %s: the name is taken", m[1])
+		}
+		t.required = append(t.required, m[1])
+		if !declared[m[1]] {
+			t.Params = append(t.Params, Param{m[1], "string"})
+		}
+	}
+	t.Params = append(t.Params, Param{keyArgument, "string"})
+	return t, nil
+}
+
+// schema is the JSON Schema of the arguments.
+func (t *tool) schema() map[string]any {
+	properties := map[string]any{}
+	for _, p := range t.Params {
+		property := map[string]any{}
+		if name := schemaTypes[p.Type]; name != "" {
+			property["type"] = name
+		}
+		if p.Name == keyArgument {
+			property["description"] = "The same key with the same arguments is carried out once."
+		}
+		properties[p.Name] = property
+	}
+	s := map[string]any{"type": "object", "properties": properties}
+	if len(t.required) > 0 {
+		s["required"] = t.required
+	}
+	if !t.open {
+		s["additionalProperties"] = false
+	}
+	return s
+}
+
+// read decodes arguments and holds them against the schema, which the SDK leaves
+// to its tools. Every error is one that the agent can act on.
+func (t *tool) read(raw json.RawMessage) (map[string]any, error) {
+	args := map[string]any{}
+	if len(raw) > 0 {
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		if err := d.Decode(&args); err != nil {
+			return nil, fmt.Errorf("%s: the arguments are an object", t.Name)
+		}
+	}
+	if args == nil { // null
+		args = map[string]any{}
+	}
+	for _, name := range t.required {
+		if _, ok := args[name]; !ok {
+			return nil, fmt.Errorf("%s: the argument %s is missing", t.Name, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		i := slices.IndexFunc(t.Params, func(p Param) bool { return p.Name == name })
+		switch {
+		case i < 0 && !t.open:
+			return nil, fmt.Errorf("%s: there is no argument %s; there are %s", t.Name, name, t.names())
+		case i >= 0 && !fits(t.Params[i].Type, args[name]):
+			return nil, fmt.Errorf("%s: the argument %s is of type %s", t.Name, name, t.Params[i].Type)
+		}
+	}
+	return args, nil
+}
+
+func (t *tool) names() string {
+	var names []string
+	for _, p := range t.Params {
+		names = append(names, p.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// fits says whether v is of a parameter's type. An int is written without
+// fraction and exponent.
+func fits(kind string, v any) bool {
+	switch kind {
+	case "string":
+		_, ok := v.(string)
+		return ok
+	case "bool":
+		_, ok := v.(bool)
+		return ok
+	case "int":
+		n, ok := v.(json.Number)
+		return ok && !strings.ContainsAny(n.String(), ".eE")
+	case "float":
+		_, ok := v.(json.Number)
+		return ok
+	}
+	return true // json
+}
