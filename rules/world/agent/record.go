@@ -105,11 +105,21 @@ func target(o wire.Object) string {
 	for _, name := range q.Names() {
 		query.Set(name, q.String(name))
 	}
-	path := (&url.URL{Path: o.String("path")}).EscapedPath()
+	path := escaped(o.String("path"))
 	if len(query) == 0 {
 		return path
 	}
 	return path + "?" + query.Encode()
+}
+
+// escaped is a path as it was sent. What is no escaped path is taken literally,
+// so that a record that has /orders/7 8 can be replayed, too.
+func escaped(path string) string {
+	literal, err := url.PathUnescape(path)
+	if err != nil {
+		literal = path
+	}
+	return (&url.URL{Path: literal, RawPath: path}).EscapedPath()
 }
 
 func canonical(o wire.Object, name string) string {

@@ -96,6 +96,21 @@ func TestParseRecordRefuses(t *testing.T) {
 	}
 }
 
+func TestEscaped(t *testing.T) {
+	for path, want := range map[string]string{
+		"/orders/7":      "/orders/7",
+		"/orders/10%2F2": "/orders/10%2F2",
+		"/orders/7 8":    "/orders/7%208",
+		"/orders/7?8#9":  "/orders/7%3F8%239",
+		"/orders/100%":   "/orders/100%25",
+		"/orders/é":      "/orders/%C3%A9",
+	} {
+		if got := escaped(path); got != want {
+			t.Errorf("%s: %s; want %s", path, got, want)
+		}
+	}
+}
+
 // FuzzParseRecord: what is accepted can be sent, and is numbered.
 func FuzzParseRecord(f *testing.F) {
 	f.Add([]byte(recorded))
