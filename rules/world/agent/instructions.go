@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -59,14 +58,14 @@ func inText(s string) []wire.Request {
 			continue
 		}
 		out = append(out, req)
-		s = strings.TrimPrefix(body, body[:length])
+		s = body[length:]
 	}
 }
 
 // objectLength is the length of the JSON object that s begins with, 0 if it
 // begins with none.
 func objectLength(s string) int {
-	d := json.NewDecoder(bytes.NewReader([]byte(s)))
+	d := json.NewDecoder(strings.NewReader(s))
 	var raw json.RawMessage
 	if d.Decode(&raw) != nil {
 		return 0
