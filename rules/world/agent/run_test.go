@@ -148,6 +148,15 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestWorldBreaks: what the world did wrong is not told as an error of the script.
+func TestWorldBreaks(t *testing.T) {
+	f := &fakeWorld{replies: map[string][]scripted{"POST /pay": {{200, "{"}}}}
+	err := definition(t, twoCalls, "plain").Run(t.Context(), f.start(t), func(string) {})
+	if err == nil || !strings.HasPrefix(err.Error(), "reply to POST /pay: not JSON") || f.report != "" {
+		t.Errorf("%v, report %q", err, f.report)
+	}
+}
+
 func TestReportRefused(t *testing.T) {
 	for _, reply := range []scripted{{cutHere, ""}, {500, `{"error":"fault"}`}} {
 		f := &fakeWorld{replies: map[string][]scripted{"POST /report": {reply}}}

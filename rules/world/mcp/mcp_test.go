@@ -222,13 +222,14 @@ func TestLostReply(t *testing.T) {
 
 // TestLostReplyOnTheWire: not a byte comes back, whatever the client's protocol.
 func TestLostReplyOnTheWire(t *testing.T) {
-	f := &fakeWorld{answer: func(int, string, object) (int, any, bool) { return 0, nil, false }}
+	f := &fakeWorld{answer: func(_ int, _ string, args object) (int, any, bool) {
+		return 200, strings.Repeat("x", 1<<16), args["id"] != "1" // more than net/http keeps back
+	}}
 	url := serve(t, f)
-	const one = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"orders_get_id","arguments":{"id":"1"}}}`
-	list := `{"jsonrpc":"2.0","id":9,"method":"tools/list"}`
+	const one = `{"jsonrpc":"2.0","id":%[1]d,"method":"tools/call","params":{"name":"orders_get_id","arguments":{"id":"%[1]d"}}}`
 	for _, c := range []struct{ version, body string }{
 		{"", fmt.Sprintf(one, 1)},
-		{"2025-03-26", "[" + fmt.Sprintf(one, 1) + "," + list + "," + fmt.Sprintf(one, 2) + "]"},
+		{"2025-03-26", "[" + fmt.Sprintf(one, 2) + "," + fmt.Sprintf(one, 1) + "," + fmt.Sprintf(one, 3) + "]"},
 		{"2025-06-18", fmt.Sprintf(one, 1)},
 		{"2025-11-25", fmt.Sprintf(one, 1)},
 	} {
@@ -248,8 +249,8 @@ func TestLostReplyOnTheWire(t *testing.T) {
 			t.Errorf("version %q: answered with %s", c.version, resp.Status)
 		}
 	}
-	if len(f.calls) != 5 {
-		t.Errorf("%d calls of 5", len(f.calls))
+	if len(f.calls) != 6 {
+		t.Errorf("%d calls of 6", len(f.calls))
 	}
 }
 
@@ -282,29 +283,31 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestTransport(t *testing.T) {
 	url := serve(t, new(fakeWorld))
-	resp, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("GET: %s", resp.Status)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(strings.Repeat(" ", maxBody+1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json, text/event-stream")
-	resp, err = http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Errorf("a large body: %s", resp.Status)
+	for _, c := range []struct {
+		method, body string
+		status       int
+		kind         string
+	}{
+		{"GET", "", http.StatusMethodNotAllowed, "text/plain; charset=utf-8"},
+		{"POST", strings.Repeat(" ", maxBody+1), http.StatusRequestEntityTooLarge, "text/plain; charset=utf-8"},
+		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.StatusOK, "application/json"}, // no event stream, no session
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), c.method, url, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != c.status || resp.Header.Get("Content-Type") != c.kind || resp.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s of %d bytes: %s, %v", c.method, len(c.body), resp.Status, resp.Header)
+		}
 	}
 }
 
