@@ -11,9 +11,9 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// This file is the only one that reads go.starlark.net/resolve, whose data
-// types are not API-stable: the version is pinned in go.mod, and the
-// same/different table fails if they change their meaning.
+// This file and those of portable texts and effects read the data types of
+// go.starlark.net/resolve, which are not API-stable: the version is pinned in
+// go.mod, and the same/different table fails if they change their meaning.
 
 // codeKey finds a function's syntax: sl.Function gives away its program and
 // its position, nothing else.
@@ -26,6 +26,7 @@ type codeKey struct {
 // comments and docstrings, with references to anything outside of it replaced
 // by their index in refs.
 type code struct {
+	fn    *resolve.Function // the syntax itself, for portable texts and effects
 	bytes []byte
 	refs  []ref
 	// captured lists the free variables, by index, that code still running
@@ -73,7 +74,7 @@ func indexCode(f *syntax.File, program *sl.Program, into func(codeKey, *code)) e
 			failed = fmt.Errorf("%s: function was not resolved", f.Path)
 			return false
 		}
-		e := encoder{code: &code{}, seen: map[ref]int{}}
+		e := encoder{code: &code{fn: fn}, seen: map[ref]int{}}
 		for i, v := range fn.FreeVars {
 			if !loaded[v.First] {
 				e.captured = append(e.captured, i)
@@ -208,20 +209,10 @@ func (e *encoder) function(fn *resolve.Function, root bool) {
 	e.stmts(fn.Body)
 }
 
-// stmts leaves out bare literals: docstrings and strings used as comments.
-// The compiler emits nothing for them.
 func (e *encoder) stmts(list []syntax.Stmt) {
-	kept := list[:0:0]
+	list = kept(list)
+	e.count(len(list))
 	for _, s := range list {
-		if x, ok := s.(*syntax.ExprStmt); ok {
-			if _, ok := x.X.(*syntax.Literal); ok {
-				continue
-			}
-		}
-		kept = append(kept, s)
-	}
-	e.count(len(kept))
-	for _, s := range kept {
 		e.stmt(s)
 	}
 }
@@ -426,13 +417,53 @@ func (e *encoder) ident(id *syntax.Ident, member string) {
 
 // freeIndex finds a binding among the root's free variables, or -1. Bindings
 // of one variable differ from function to function and share First.
-func (e *encoder) freeIndex(b *resolve.Binding) int {
-	for i, f := range e.root.FreeVars {
+func (e *encoder) freeIndex(b *resolve.Binding) int { return freeIndex(e.root, b) }
+
+func freeIndex(root *resolve.Function, b *resolve.Binding) int {
+	for i, f := range root.FreeVars {
 		if f.First == b.First {
 			return i
 		}
 	}
 	return -1
+}
+
+// localNames are the names that a function, and those nested in it, bind.
+func localNames(fn *resolve.Function) map[string]bool {
+	names := map[string]bool{}
+	add := func(n syntax.Node) bool {
+		if id, ok := n.(*syntax.Ident); ok {
+			if b, ok := id.Binding.(*resolve.Binding); ok && (b.Scope == resolve.Local || b.Scope == resolve.Cell) {
+				names[id.Name] = true
+			}
+		}
+		return true
+	}
+	for _, p := range fn.Params {
+		if b, ok := p.(*syntax.BinaryExpr); ok { // the default is no syntax of fn
+			p = b.X
+		}
+		syntax.Walk(p, add)
+	}
+	for _, s := range fn.Body {
+		syntax.Walk(s, add)
+	}
+	return names
+}
+
+// kept leaves out bare literals: docstrings and strings used as comments. The
+// compiler emits nothing for them.
+func kept(list []syntax.Stmt) []syntax.Stmt {
+	out := list[:0:0]
+	for _, s := range list {
+		if x, ok := s.(*syntax.ExprStmt); ok {
+			if _, ok := x.X.(*syntax.Literal); ok {
+				continue
+			}
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 func (e *encoder) literal(x *syntax.Literal) {
