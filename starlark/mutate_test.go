@@ -243,9 +243,7 @@ func (p *part) mutate(rng *rand.Rand) func() {
 		"len": "stats.mean", "stats.mean": "stats.fisher", "stats.fisher": "re.search", "re.search": "len",
 	}
 	switch n.op {
-	case "int":
-		n.text += "1"
-	case "float":
+	case "int", "float": // 01 is no number
 		n.text = "1" + n.text
 	case "str", "bytes":
 		if rng.IntN(2) == 0 {

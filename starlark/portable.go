@@ -2,6 +2,7 @@ package starlark
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -33,11 +34,11 @@ func (l *Loader) Portable(v sl.Value) (*Portable, error) {
 	w := portableWalk{
 		code:      closureWalk{f: l.prints},
 		functions: map[*sl.Function]*portableFunction{},
-		seen:      map[sl.Value]bool{},
+		found:     map[sl.Value][]*portableFunction{},
 		open:      map[sl.Value]bool{},
 	}
-	root := &portableFunction{}
-	if err := w.value(v, "value", root); err != nil {
+	var first []*portableFunction
+	if err := w.value(v, "value", &first); err != nil {
 		return nil, err
 	}
 	for i := 0; i < len(w.order); i++ { // it grows
@@ -46,7 +47,7 @@ func (l *Loader) Portable(v sl.Value) (*Portable, error) {
 		}
 	}
 	p := newPortablePrinter(w.order)
-	if err := p.file(v, root.children); err != nil {
+	if err := p.file(v, first); err != nil {
 		return nil, err
 	}
 	// What can't be parsed should be known here, not where the text is run: the
@@ -96,14 +97,16 @@ type portableWalk struct {
 	code      closureWalk // for its memory of globals
 	functions map[*sl.Function]*portableFunction
 	order     []*portableFunction // as found, breadth first
-	seen      map[sl.Value]bool   // lists, dicts, sets, structs
-	open      map[sl.Value]bool   // those on the way
+	// found has the functions that each list, dict, set and struct holds. That
+	// two are one object must not matter to the order of the text.
+	found map[sl.Value][]*portableFunction
+	open  map[sl.Value]bool // those on the way
 	depth     int
 	steps     int
 }
 
-// value checks v and notes its functions. from is the function that reaches it.
-func (w *portableWalk) value(v sl.Value, path string, from *portableFunction) error {
+// value checks v and adds the functions that it holds to into.
+func (w *portableWalk) value(v sl.Value, path string, into *[]*portableFunction) error {
 	if w.depth++; w.depth > maxValueDepth {
 		return fmt.Errorf("%s: nested deeper than %d", path[:min(len(path), 80)], maxValueDepth)
 	}
@@ -115,19 +118,25 @@ func (w *portableWalk) value(v sl.Value, path string, from *portableFunction) er
 	case sl.NoneType, sl.Bool, sl.Int, sl.Float, sl.String, sl.Bytes, outcome:
 		return nil
 	case sl.Tuple:
-		return w.elements(v, path, from)
+		return w.elements(v, path, into)
 	case *sl.List, *sl.Set, *sl.Dict, *starlarkstruct.Struct:
 		if w.open[v] {
 			return fmt.Errorf("%s: a %s that holds itself has no portable form", path, v.Type())
 		}
-		if w.seen[v] {
-			return nil
+		list, ok := w.found[v]
+		if !ok {
+			w.open[v] = true
+			if err := w.container(v, path, &list); err != nil {
+				return err
+			}
+			delete(w.open, v)
+			list = unique(list)
+			w.found[v] = list
 		}
-		w.seen[v], w.open[v] = true, true
-		defer delete(w.open, v)
-		return w.container(v, path, from)
+		*into = append(*into, list...)
+		return nil
 	case *sl.Function:
-		return w.function(v, path, from)
+		return w.function(v, path, into)
 	case *sl.Builtin:
 		recv := v.Receiver()
 		if recv == nil {
@@ -138,7 +147,7 @@ func (w *portableWalk) value(v sl.Value, path string, from *portableFunction) er
 		}
 		switch recv.(type) {
 		case sl.String, sl.Bytes, *sl.List, *sl.Dict, *sl.Set:
-			return w.value(recv, path+"."+v.Name(), from)
+			return w.value(recv, path+"."+v.Name(), into)
 		}
 		return fmt.Errorf("%s: a method of a %s has no portable form", path, recv.Type())
 	case *starlarkstruct.Module:
@@ -155,10 +164,20 @@ func (w *portableWalk) value(v sl.Value, path string, from *portableFunction) er
 	return fmt.Errorf("%s: a value of type %s has no portable form", path, v.Type())
 }
 
-func (w *portableWalk) elements(list sl.Iterable, path string, from *portableFunction) error {
+// unique leaves the first of each.
+func unique(list []*portableFunction) []*portableFunction {
+	seen := map[*portableFunction]bool{}
+	return slices.DeleteFunc(list, func(f *portableFunction) bool {
+		was := seen[f]
+		seen[f] = true
+		return was
+	})
+}
+
+func (w *portableWalk) elements(list sl.Iterable, path string, into *[]*portableFunction) error {
 	i := 0
 	for x := range sl.Elements(list) {
-		if err := w.value(x, index(path, i), from); err != nil {
+		if err := w.value(x, index(path, i), into); err != nil {
 			return err
 		}
 		i++
@@ -166,14 +185,14 @@ func (w *portableWalk) elements(list sl.Iterable, path string, from *portableFun
 	return nil
 }
 
-func (w *portableWalk) container(v sl.Value, path string, from *portableFunction) error {
+func (w *portableWalk) container(v sl.Value, path string, into *[]*portableFunction) error {
 	switch v := v.(type) {
 	case *sl.Dict:
 		for _, kv := range v.Items() {
-			if err := w.value(kv[0], path+" key", from); err != nil {
+			if err := w.value(kv[0], path+" key", into); err != nil {
 				return err
 			}
-			if err := w.value(kv[1], path+"["+showValue(kv[0], 60)+"]", from); err != nil {
+			if err := w.value(kv[1], path+"["+showValue(kv[0], 60)+"]", into); err != nil {
 				return err
 			}
 		}
@@ -186,17 +205,17 @@ func (w *portableWalk) container(v sl.Value, path string, from *portableFunction
 			if err != nil {
 				return err
 			}
-			if err := w.value(x, path+"."+name, from); err != nil {
+			if err := w.value(x, path+"."+name, into); err != nil {
 				return err
 			}
 		}
 	case sl.Iterable:
-		return w.elements(v, path, from)
+		return w.elements(v, path, into)
 	}
 	return nil
 }
 
-func (w *portableWalk) function(fn *sl.Function, path string, from *portableFunction) error {
+func (w *portableWalk) function(fn *sl.Function, path string, into *[]*portableFunction) error {
 	f, ok := w.functions[fn]
 	if !ok {
 		c, err := w.code.f.code(fn)
@@ -207,7 +226,7 @@ func (w *portableWalk) function(fn *sl.Function, path string, from *portableFunc
 		w.functions[fn] = f
 		w.order = append(w.order, f)
 	}
-	from.children = append(from.children, f)
+	*into = append(*into, f)
 	if w.open[fn] {
 		return fmt.Errorf("%s: a function in its own default has no portable form", path)
 	}
@@ -220,7 +239,7 @@ func (w *portableWalk) function(fn *sl.Function, path string, from *portableFunc
 		if d := fn.ParamDefault(i); d != nil {
 			name, _ := fn.Param(i)
 			f.defaults[name] = d
-			if err := w.value(d, path+" default", f); err != nil {
+			if err := w.value(d, path+" default", &f.children); err != nil {
 				return err
 			}
 		}
@@ -253,7 +272,7 @@ func (w *portableWalk) refs(f *portableFunction) error {
 		if v == nil && r.member != "" {
 			continue // an error when it is called, there as here
 		}
-		if err := w.value(v, functionName(f.fn)+" → "+name, f); err != nil {
+		if err := w.value(v, functionName(f.fn)+" → "+name, &f.children); err != nil {
 			return err
 		}
 	}

@@ -66,12 +66,19 @@ func reserved(name string) bool {
 // fresh gives away prefix_N, N counted from n.
 func (p *portablePrinter) fresh(prefix string, n int) string {
 	for ; ; n++ {
-		name := fmt.Sprintf("%s_%d", prefix, n)
-		if !p.globals[name] && !p.locals[name] && !reserved(name) {
-			p.globals[name] = true
+		if name := fmt.Sprintf("%s_%d", prefix, n); p.take(name) {
 			return name
 		}
 	}
+}
+
+// take gives away a name that means nothing else in any place.
+func (p *portablePrinter) take(name string) bool {
+	if p.globals[name] || p.locals[name] || reserved(name) {
+		return false
+	}
+	p.globals[name] = true
+	return true
 }
 
 // nameFunctions gives each function a global. It is the function's own name, if
@@ -111,7 +118,9 @@ func (p *portablePrinter) nameFunctions() {
 			continue
 		}
 		f.name = p.fresh(f.fn.Name(), 2)
-		f.wrapper = p.fresh("make_"+f.name, 1)
+		if f.wrapper = "make_" + f.name; !p.take(f.wrapper) {
+			f.wrapper = p.fresh(f.wrapper, 1)
+		}
 	}
 }
 

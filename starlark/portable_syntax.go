@@ -115,7 +115,8 @@ func (p *portablePrinter) stmt(s syntax.Stmt) {
 		p.token(s.OpPos, s.Op.String()+" ")
 		p.expr(s.RHS, precTest)
 	case *syntax.ExprStmt:
-		if id, ok := unparen(s.X).(*syntax.Ident); ok && p.ident(id).bare {
+		id, isIdent := unparen(s.X).(*syntax.Ident)
+		if _, isLiteral := unparen(s.X).(*syntax.Literal); isLiteral || isIdent && p.ident(id).bare {
 			p.write("pass") // a literal would be a comment
 			break
 		}

@@ -49,47 +49,62 @@ func (d *display) add(p labelled) {
 // lineWidth is where a display is broken into lines.
 const lineWidth = 110
 
-// write appends d to b; before is the width of what stands before it on its
-// line. A negative one keeps all on one line.
+// write appends d to b. before is the width of what stands before it on its
+// line; a negative one keeps all on one line.
 func (d *display) write(b *strings.Builder, indent, before int) {
 	b.WriteString(d.text)
-	if d.end == "" {
+	switch {
+	case d.end == "":
 		return
-	}
-	broken := before >= 0 && before+d.width > lineWidth && len(d.parts) > 0
-	inner := -1
-	if broken {
-		inner = indent + 4
-	}
-	for i, p := range d.parts {
-		if broken {
-			b.WriteString("\n" + strings.Repeat(" ", inner))
-		} else if i > 0 {
-			b.WriteString(", ")
+	case before >= 0 && before+d.width > lineWidth && len(d.parts) > 0:
+		d.writeLines(b, indent+4)
+		b.WriteString("\n" + strings.Repeat(" ", indent))
+	default:
+		for i, p := range d.parts {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(p.label())
+			p.value.write(b, 0, -1)
 		}
-		start := b.Len()
-		if p.key != nil {
-			p.key.write(b, 0, -1)
-			b.WriteString(": ")
-		}
-		if p.field != "" {
-			b.WriteString(p.field + " = ")
-		}
-		at := -1
-		if broken {
-			at = inner + b.Len() - start
-		}
-		p.value.write(b, inner, at)
-		if broken {
+		if d.comma {
 			b.WriteString(",")
 		}
 	}
-	if broken {
-		b.WriteString("\n" + strings.Repeat(" ", indent))
-	} else if d.comma {
-		b.WriteString(",")
-	}
 	b.WriteString(d.end)
+}
+
+// writeLines writes each part on lines of its own, but as many leaves as fit.
+func (d *display) writeLines(b *strings.Builder, indent int) {
+	at := lineWidth + 1 // where the line ends; nothing fits on the bracket's
+	for _, p := range d.parts {
+		label := p.label()
+		isLeaf := label == "" && p.value.end == ""
+		if isLeaf && at+len(" ,")+p.value.width <= lineWidth {
+			b.WriteString(" ")
+			at++
+		} else {
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		}
+		b.WriteString(label)
+		p.value.write(b, indent, at+len(label))
+		b.WriteString(",")
+		if at += len(label) + p.value.width + len(","); !isLeaf {
+			at = lineWidth + 1
+		}
+	}
+}
+
+// label is what stands before the value.
+func (l labelled) label() string {
+	switch {
+	case l.key != nil:
+		return l.key.String() + ": "
+	case l.field != "":
+		return l.field + " = "
+	}
+	return ""
 }
 
 // String is d on one line.
@@ -329,8 +344,10 @@ func floatText(x float64) string {
 	switch {
 	case math.IsNaN(x):
 		return `float("nan")`
-	case math.IsInf(x, 0):
-		return fmt.Sprintf("float(%q)", strings.TrimPrefix(strconv.FormatFloat(x, 'g', -1, 64), "+"))
+	case math.IsInf(x, 1):
+		return `float("inf")`
+	case math.IsInf(x, -1):
+		return `float("-inf")`
 	}
 	s := strconv.FormatFloat(x, 'g', -1, 64)
 	if !strings.ContainsAny(s, ".e") {
