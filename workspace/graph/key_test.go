@@ -29,6 +29,7 @@ var fieldClasses = map[string]string{
 	"Action.Params":    "key",
 	"Action.Sharing":   "key",
 	"Action.Content":   "key",
+	"Action.Origins":   "out: for messages; a moved function is the same text",
 	"Action.Outputs":   "key",
 	"Action.Semantics": "key",
 	"Action.StepLimit": "key",
@@ -41,7 +42,6 @@ var fieldClasses = map[string]string{
 	"Action.Terms":     "out: what a draw costs and whether it may be made",
 	"Action.Look":      "key",
 	"Action.Server":    "key",
-	"Action.Origins":   "out: for messages",
 
 	"Server.Args":   "key",
 	"Server.Port":   "key",
@@ -160,6 +160,10 @@ func (v fakeValue) Digest() (d [32]byte) { copy(d[:], v); return d }
 func (v fakeValue) Text() string         { return string(v) }
 func (v fakeValue) Parts() []Part        { return []Part{{"//:m.star%" + string(v), "abc"}} }
 
+type fakeOrigins struct{}
+
+func (fakeOrigins) Rewrite(_, s string) string { return s + " elsewhere" }
+
 func evaluateAction() (*Action, Inputs) {
 	a := &Action{
 		Kind: Evaluate, Mnemonic: "Score", Owner: Label{Pkg: "p", Name: "x"}, Fn: fakeValue("fn"),
@@ -227,6 +231,7 @@ func TestFieldsInKey(t *testing.T) {
 		{"Action.Sharing", false, func(a *Action) { a.Sharing = []byte{1, 0} }},
 		{"Action.Content", true, func(a *Action) { a.Content = []byte("tex2") }},
 		{"Action.Content", true, func(a *Action) { a.Content = nil }},
+		{"Action.Origins", true, func(a *Action) { a.Origins = fakeOrigins{} }},
 		{"Action.Outputs", false, func(a *Action) { a.Outputs = a.Outputs[:1] }},
 		{"Action.Semantics", false, func(a *Action) { a.Semantics = "starlark 2" }},
 		{"Action.StepLimit", false, func(a *Action) { a.StepLimit++ }},
