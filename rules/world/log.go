@@ -34,7 +34,7 @@ func (l *journal) add(c call, op *Operation, body sl.Value, out answer) error {
 		key = sl.String(c.key)
 	}
 	l.calls++
-	entry := mapping("n", sl.MakeInt64(l.calls), "operation", sl.String(operation), "path", sl.String(c.url.Path),
+	entry := mapping("n", sl.MakeInt64(l.calls), "operation", sl.String(operation), "path", sl.String(c.url.EscapedPath()), // as req.path has it: a / in a variable stays apart
 		"query", queryDict(c.url), "key", key, "body", body, "delivered", sl.Bool(!out.cut), "status", sl.MakeInt(status), "reply", seen)
 	// Without these two a replay could not make the call again.
 	extra := mapping()
