@@ -51,7 +51,7 @@ func newApp() *cli.App {
 		HideVersion:               true,
 		HideHelpCommand:           true,
 		DisableSliceFlagSeparator: true,
-		Commands:                  []*cli.Command{serveCommand(), eventsCommand()},
+		Commands:                  []*cli.Command{serveCommand(), agentCommand(), replayCommand(), eventsCommand(), extractCommand()},
 		CommandNotFound:           func(*cli.Context, string) {},
 		Action: func(c *cli.Context) error {
 			if name := c.Args().First(); name != "" {

@@ -38,7 +38,10 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			err = serveUntilEnd(os.Stdin, act.Handler(nil))
+			tools, err := toolServer(act)
+			if err == nil {
+				err = serveUntilEnd(os.Stdin, act.Handler(tools))
+			}
 			if err == nil {
 				err = act.Finish()
 			}
