@@ -248,13 +248,20 @@ func outputFormat(p string) string {
 }
 
 func (c *analysis) write(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	var output sl.Value
-	var content string
+	var output, content sl.Value
 	mnemonic := "Write"
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "output", &output, "content", &content, "mnemonic?", &mnemonic); err != nil {
 		return nil, err
 	}
-	a := &graph.Action{Kind: graph.Write, Mnemonic: mnemonic, Owner: c.target.Label, Content: []byte(content)}
+	a := &graph.Action{Kind: graph.Write, Mnemonic: mnemonic, Owner: c.target.Label}
+	switch content := content.(type) {
+	case sl.String:
+		a.Content = []byte(content)
+	case portableValue:
+		a.Content, a.Origins = content.Text, content.Origins
+	default:
+		return nil, fmt.Errorf("%s: for parameter content: got %s, want string", b.Name(), content.Type())
+	}
 	if err := c.output(output, a, "out"); err != nil {
 		return nil, fmt.Errorf("%s: %v", b.Name(), err)
 	}

@@ -372,20 +372,7 @@ func (w *closureWalk) function(fn *sl.Function, path string) error {
 		return err
 	}
 	for _, r := range c.refs {
-		var v sl.Value
-		switch r.scope {
-		case resolve.Free:
-			_, v = fn.FreeVar(r.free)
-		case resolve.Global:
-			v = w.globals(fn.Module())[r.name] // nil: unset, which has its own tag
-		case resolve.Predeclared:
-			v = fn.Module().Predeclared()[r.name]
-		case resolve.Universal:
-			v = sl.Universe[r.name]
-		}
-		if m, ok := v.(*starlarkstruct.Module); ok && r.member != "" {
-			v = m.Members[r.member]
-		}
+		v := w.refValue(fn, r) // nil: unset, which has its own tag
 		start := len(w.buf)
 		if err := w.value(v, functionName(fn)+" → "+r.name); err != nil {
 			return err
@@ -393,6 +380,30 @@ func (w *closureWalk) function(fn *sl.Function, path string) error {
 		w.constant(fn, r, v, start)
 	}
 	return nil
+}
+
+// refValue is what r of fn refers to, or nil.
+func (w *closureWalk) refValue(fn *sl.Function, r ref) sl.Value {
+	var v sl.Value
+	switch r.scope {
+	case resolve.Free:
+		_, v = fn.FreeVar(r.free)
+	case resolve.Global:
+		v = w.globals(fn.Module())[r.name]
+	case resolve.Predeclared:
+		v = fn.Module().Predeclared()[r.name]
+	case resolve.Universal:
+		v = sl.Universe[r.name]
+	}
+	return member(v, r.member)
+}
+
+// member is what is used of a module, which may not have it, or v itself.
+func member(v sl.Value, name string) sl.Value {
+	if m, ok := v.(*starlarkstruct.Module); ok && name != "" {
+		return m.Members[name]
+	}
+	return v
 }
 
 // constant notes a value that a function reaches by name, as a part: where

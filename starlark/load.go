@@ -65,6 +65,8 @@ type Loader struct {
 	opts   Options
 	prints *fingerprinter
 
+	portables sync.Map // frozen value -> *portableEntry
+
 	mu       sync.Mutex
 	modules  map[graph.Label]*module
 	packages map[pkgKey]*Package

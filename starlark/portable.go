@@ -31,12 +31,7 @@ type Portable struct {
 // form (a file, a target, a provider, a depset, a cyclic list, a builtin of the
 // loading phase …) is an error that names the path to it.
 func (l *Loader) Portable(v sl.Value) (*Portable, error) {
-	w := portableWalk{
-		code:      closureWalk{f: l.prints},
-		functions: map[*sl.Function]*portableFunction{},
-		found:     map[sl.Value][]*portableFunction{},
-		open:      map[sl.Value]bool{},
-	}
+	w := newPortableWalk(l.prints)
 	var first []*portableFunction
 	if err := w.value(v, "value", &first); err != nil {
 		return nil, err
@@ -101,8 +96,17 @@ type portableWalk struct {
 	// two are one object must not matter to the order of the text.
 	found map[sl.Value][]*portableFunction
 	open  map[sl.Value]bool // those on the way
-	depth     int
-	steps     int
+	depth int
+	steps int
+}
+
+func newPortableWalk(prints *fingerprinter) *portableWalk {
+	return &portableWalk{
+		code:      closureWalk{f: prints},
+		functions: map[*sl.Function]*portableFunction{},
+		found:     map[sl.Value][]*portableFunction{},
+		open:      map[sl.Value]bool{},
+	}
 }
 
 // value checks v and adds the functions that it holds to into.
@@ -250,23 +254,15 @@ func (w *portableWalk) function(fn *sl.Function, path string, into *[]*portableF
 // refs visits what a function refers to.
 func (w *portableWalk) refs(f *portableFunction) error {
 	for _, r := range f.code.refs {
-		var v sl.Value
-		name := r.name
+		v, name := w.code.refValue(f.fn, r), r.name
 		switch r.scope {
 		case resolve.Free:
-			var b sl.Binding
-			b, v = f.fn.FreeVar(r.free)
+			b, _ := f.fn.FreeVar(r.free)
 			name = b.Name
-		case resolve.Global:
-			v = w.code.globals(f.fn.Module())[r.name]
 		case resolve.Predeclared:
-			v = f.fn.Module().Predeclared()[r.name]
-			if known, ok := portableNames()[r.name]; !ok || known != v {
-				return fmt.Errorf("%s → %s: the name has no meaning in a portable text", functionName(f.fn), r.name)
+			if known, ok := portableNames()[name]; !ok || known != f.fn.Module().Predeclared()[name] {
+				return fmt.Errorf("%s → %s: the name has no meaning in a portable text", functionName(f.fn), name)
 			}
-			v = member(v, r.member)
-		case resolve.Universal:
-			v = sl.Universe[r.name]
 		}
 		f.refs = append(f.refs, v)
 		if v == nil && r.member != "" {
@@ -277,14 +273,6 @@ func (w *portableWalk) refs(f *portableFunction) error {
 		}
 	}
 	return nil
-}
-
-// member is what is used of a module, which may not have it, or v itself.
-func member(v sl.Value, name string) sl.Value {
-	if m, ok := v.(*starlarkstruct.Module); ok && name != "" {
-		return m.Members[name]
-	}
-	return v
 }
 
 // builtinText is how a portable text names a builtin.

@@ -29,8 +29,8 @@ type portablePrinter struct {
 	constants   map[string]*definition // by text
 	containers  map[sl.Value]*definition
 	plain       map[string]bool // names that the parser takes as such
-	definitions []*definition          // all of them, in the order in which they were named
-	size        int                    // bytes of all displays
+	definitions []*definition   // all of them, in the order in which they were named
+	size        int             // bytes of all displays
 
 	out       bytes.Buffer
 	line, col int
@@ -144,6 +144,7 @@ func (p *portablePrinter) file(v sl.Value, first []*portableFunction) error {
 	if err := p.define(&definition{name: rootName, value: d, needs: n}); err != nil {
 		return err
 	}
+	p.out.Truncate(p.out.Len() - 1) // the last line is no empty one
 	if p.out.Len() > maxPortableBytes {
 		return fmt.Errorf("value: its text has more than %d bytes", maxPortableBytes)
 	}

@@ -25,8 +25,8 @@ func (p program) portable(tb testing.TB, name string) (*Portable, error) {
 // noPortable says which pairs of the fingerprints have values without a portable
 // form, by a word of the error.
 var noPortable = map[string]string{
-	"same: a depset by its elements": "type depset",
-	"different: depset order":        "type depset",
+	"same: a depset by its elements":                                       "type depset",
+	"different: depset order":                                              "type depset",
 	"different: a captured variable that is not set, and one that is None": "x is not set",
 	"different: a function in a depset":                                    "type depset",
 	"different: a function in an instance of a provider":                   "type P",
@@ -34,8 +34,8 @@ var noPortable = map[string]string{
 	"different: the fields of a provider":                                  "type P",
 	"different: a provider, and a struct":                                  "type P",
 	"different: a cyclic list, and one that is cyclic elsewhere":           "a list that holds itself",
-	"different: samples":                            "type sample",
-	"different: labels of samples that run together": "type sample",
+	"different: samples":                                                   "type sample",
+	"different: labels of samples that run together":                       "type sample",
 }
 
 // TestPortablePairs: the pairs of the fingerprints are pairs of texts.

@@ -16,11 +16,11 @@ import (
 // A display is the text of a value: a leaf, or parts between brackets, which
 // are written on one line if they fit.
 type display struct {
-	text        string // of a leaf; else the opening bracket
-	parts       []labelled
-	end         string // the closing bracket
-	comma       bool   // one element of a tuple
-	width       int    // on one line, in bytes
+	text  string // of a leaf; else the opening bracket
+	parts []labelled
+	end   string // the closing bracket
+	comma bool   // one element of a tuple
+	width int    // on one line, in bytes
 }
 
 // A labelled display is an element, the value of a key or that of a field.

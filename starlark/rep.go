@@ -334,8 +334,13 @@ func nativeModule() *starlarkstruct.Module {
 			list, err := stringList(candidates)
 			return sl.String(graph.DidYouMean(s, list)), err
 		}),
-		"server":   sl.NewBuiltin("native.server", nativeServer),
-		"world":    worldValue{opaque{"world"}},
+		"server": sl.NewBuiltin("native.server", nativeServer),
+		"world":  worldValue{opaque{"world"}},
+		// operation(fn), seeded(fn): what events a world's function can emit.
+		"operation": sl.NewBuiltin("native.operation", nativeOperation),
+		"seeded":    sl.NewBuiltin("native.seeded", nativeSeeded),
+		// portable(value): the text of a frozen value, for actions.write.
+		"portable": sl.NewBuiltin("native.portable", nativePortable),
 		"network":  sl.NewBuiltin("native.network", nativeNetwork),
 		"reported": pureBuiltin("native.reported", 1, reported),
 		// fingerprint(fn): of a function that is a param of the running action.
