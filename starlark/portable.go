@@ -81,10 +81,6 @@ type portableFunction struct {
 // lambda says whether it has no name.
 func (f *portableFunction) lambda() bool { return f.fn.Name() == "lambda" }
 
-// maxPortableSteps bounds the values that one text is made of: tuples of tuples,
-// each twice in the next, double without end.
-const maxPortableSteps = 5_000_000
-
 // portableWalk finds the functions of a value. What a function refers to is
 // visited after the values that hold the function, so that only a value that
 // holds itself is a cycle, and no function that refers to the list it is in.
@@ -97,7 +93,6 @@ type portableWalk struct {
 	found map[sl.Value][]*portableFunction
 	open  map[sl.Value]bool // those on the way
 	depth int
-	steps int
 }
 
 func newPortableWalk(prints *fingerprinter) *portableWalk {
@@ -115,9 +110,6 @@ func (w *portableWalk) value(v sl.Value, path string, into *[]*portableFunction)
 		return fmt.Errorf("%s: nested deeper than %d", path[:min(len(path), 80)], maxValueDepth)
 	}
 	defer func() { w.depth-- }()
-	if w.steps++; w.steps > maxPortableSteps {
-		return fmt.Errorf("%s: more than %d values go into the text", path[:min(len(path), 80)], maxPortableSteps)
-	}
 	switch v := v.(type) {
 	case sl.NoneType, sl.Bool, sl.Int, sl.Float, sl.String, sl.Bytes, outcome:
 		return nil

@@ -12,8 +12,8 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// maxPortableBytes bounds a portable text.
-const maxPortableBytes = 64 << 20
+// maxPortableBytes bounds a portable text as any other file is bounded.
+const maxPortableBytes = maxSource
 
 // rootName is the global that a portable text ends with.
 const rootName = "root"
@@ -30,7 +30,8 @@ type portablePrinter struct {
 	containers  map[sl.Value]*definition
 	plain       map[string]bool // names that the parser takes as such
 	definitions []*definition   // all of them, in the order in which they were named
-	size        int             // bytes of all displays
+	shown       int             // values displayed
+	size        int             // bytes of their texts
 
 	out       bytes.Buffer
 	line, col int

@@ -142,10 +142,17 @@ func (n *needs) pure() bool {
 // a name: each costs the parser a dozen of its 1,000 levels.
 const maxDisplayDepth = 30
 
+// maxPortableValues bounds the values that one text is made of: lists of lists,
+// each twice in the next, double without end.
+const maxPortableValues = 1_000_000
+
 // display makes the text of v and notes what it needs.
 func (p *portablePrinter) display(v sl.Value, depth int, n *needs) (*display, error) {
 	if p.size > maxPortableBytes {
 		return nil, fmt.Errorf("value: its text has more than %d bytes", maxPortableBytes)
+	}
+	if p.shown++; p.shown > maxPortableValues {
+		return nil, fmt.Errorf("value: more than %d values go into its text", maxPortableValues)
 	}
 	switch v := v.(type) {
 	case *sl.Function:

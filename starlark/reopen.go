@@ -14,6 +14,10 @@ import (
 // struct, depset, sample, json, re, math and stats; it can load nothing, and its
 // top level takes at most 100,000,000 steps.
 func OpenPortable(name string, text []byte) (sl.Value, error) {
+	return openPortable(name, text, loadSteps)
+}
+
+func openPortable(name string, text []byte, steps uint64) (sl.Value, error) {
 	if len(text) > maxPortableBytes {
 		return nil, &Error{Pos: name, Msg: fmt.Sprintf("%d bytes; at most %d can be opened", len(text), maxPortableBytes)}
 	}
@@ -27,8 +31,8 @@ func OpenPortable(name string, text []byte) (sl.Value, error) {
 	thread := &sl.Thread{Name: name, Load: func(*sl.Thread, string) (sl.StringDict, error) {
 		return nil, fmt.Errorf("a portable text loads nothing")
 	}}
-	thread.SetMaxExecutionSteps(loadSteps)
-	thread.OnMaxSteps = stepsExceeded(loadSteps)
+	thread.SetMaxExecutionSteps(steps)
+	thread.OnMaxSteps = stepsExceeded(steps)
 	globals, err := program.Init(thread, portableNames())
 	if err != nil {
 		return nil, wrapError(err)
