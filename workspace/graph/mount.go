@@ -26,7 +26,7 @@ func ReservedPath(p string) string {
 	}
 	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
 	switch top = "/" + top; top {
-	case "/in", "/scratch", "/proc", "/dev", "/sys", WorldProgram: // what a process sees
+	case "/in", "/scratch", "/proc", "/dev", "/sys": // what a process sees
 	case "/" + StdinName, "/" + ServerDir[:len(ServerDir)-1]: // what a key has of it
 	case "/old", "/.seal", "/.probe": // how a seal is made, and found out about
 	default:
