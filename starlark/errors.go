@@ -47,7 +47,7 @@ func (e Errors) Error() string {
 var builtinFiles = map[string]string{
 	"probe": "probe.star", "family": "probe.star", "headroom": "probe.star",
 	"captures": "producer.star", "filegroup": "action.star", "action": "action.star",
-	"tool": "tool.star", "seal": "seal.star",
+	"tool": "tool.star", "seal": "seal.star", "contract": "contract.star",
 }
 
 // showFile turns a file's label into a path that can be opened from the root:
