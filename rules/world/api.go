@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 
 // A transaction is what db and emit work on, for one operation or seed.
 type transaction struct {
-	ctx   context.Context
 	db    *database
 	at    int64  // of events
 	actor string // of events
@@ -26,9 +24,9 @@ type transaction struct {
 
 // begin starts a transaction. Exactly one is open per database: the lock of the
 // act sees to it.
-func (d *database) begin(ctx context.Context, at int64, actor string, seed bool) (*transaction, error) {
-	_, err := d.run(ctx, "BEGIN")
-	return &transaction{ctx: ctx, db: d, at: at, actor: actor, seed: seed}, err
+func (d *database) begin(at int64, actor string, seed bool) (*transaction, error) {
+	_, err := d.run("BEGIN")
+	return &transaction{db: d, at: at, actor: actor, seed: seed}, err
 }
 
 // end commits or rolls back. What a definition kept of db doesn't work after it.
@@ -38,7 +36,7 @@ func (t *transaction) end(commit bool) error {
 	if commit {
 		text = "COMMIT"
 	}
-	_, err := t.db.run(t.ctx, text)
+	_, err := t.db.run(text)
 	return err
 }
 
@@ -143,7 +141,7 @@ func (t *transaction) rows(tab *table, where []field, limit string) ([]sl.Value,
 // structs makes row structs of what a statement returns in the order of the
 // table's columns.
 func (t *transaction) structs(tab *table, text string, args []any) ([]sl.Value, error) {
-	rows, err := t.db.query(t.ctx, text, args...)
+	rows, err := t.db.query(text, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -189,14 +187,14 @@ func (t *transaction) insert(tab *table, _ sl.Tuple, fields []field) (sl.Value, 
 	}
 	marks := strings.TrimSuffix(strings.Repeat("?, ", len(row)), ", ")
 	t.wrote = true
-	if _, err := t.db.run(t.ctx, "INSERT INTO "+quoted(tab.name)+" ("+tab.selection()+") VALUES ("+marks+")", row...); err != nil {
+	if _, err := t.db.run("INSERT INTO "+quoted(tab.name)+" ("+tab.selection()+") VALUES ("+marks+")", row...); err != nil {
 		return nil, err
 	}
 	return tab.row(row)
 }
 
 func (t *transaction) taken(tab *table, key any) (bool, error) {
-	rows, err := t.db.query(t.ctx, "SELECT 1 FROM "+quoted(tab.name)+" WHERE "+quoted(tab.key)+" = ?", key)
+	rows, err := t.db.query("SELECT 1 FROM "+quoted(tab.name)+" WHERE "+quoted(tab.key)+" = ?", key)
 	return len(rows) > 0, err
 }
 
@@ -208,7 +206,7 @@ func (t *transaction) makeKey(tab *table) (any, error) {
 		return nil, fmt.Errorf("the key %s is missing, and the table has no prefix to make one", tab.key)
 	}
 	for {
-		rows, err := t.db.query(t.ctx, `INSERT INTO "#keys" VALUES (?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last`, tab.name)
+		rows, err := t.db.query(`INSERT INTO "#keys" VALUES (?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last`, tab.name)
 		if err != nil {
 			return nil, err
 		}
@@ -257,7 +255,7 @@ func (t *transaction) delete(tab *table, args sl.Tuple, fields []field) (sl.Valu
 		return nil, fmt.Errorf("it takes the table's name and the key only")
 	}
 	t.wrote = true
-	n, err := t.db.run(t.ctx, "DELETE FROM "+quoted(tab.name)+" WHERE "+quoted(tab.key)+" = ?", key)
+	n, err := t.db.run("DELETE FROM "+quoted(tab.name)+" WHERE "+quoted(tab.key)+" = ?", key)
 	if err != nil || n == 0 {
 		return nil, orElse(err, fmt.Errorf("there is no row with the key %s", args[0]))
 	}

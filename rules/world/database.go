@@ -38,8 +38,13 @@ CREATE TABLE "#keys" (name TEXT PRIMARY KEY, last INTEGER) STRICT;
 
 var sqlTypes = map[string]string{"string": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "json": "TEXT"}
 
+// background is the context of all statements. With one that can end, database/sql
+// and the driver start goroutines for each statement that wait for it; an act
+// that ends early ends between two of them, in the function.
+var background = context.Background()
+
 // openDatabase makes the file of a system in a folder.
-func openDatabase(ctx context.Context, folder string, sys *System) (*database, error) {
+func openDatabase(folder string, sys *System) (*database, error) {
 	pool, err := sql.Open("sqlite", filepath.Join(folder, sys.Name+".sqlite"))
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", sys.Name, err)
@@ -56,8 +61,8 @@ func openDatabase(ctx context.Context, folder string, sys *System) (*database, e
 		}
 		text += ") STRICT;\n"
 	}
-	if d.conn, err = pool.Conn(ctx); err == nil {
-		_, err = d.conn.ExecContext(ctx, text+"COMMIT;")
+	if d.conn, err = pool.Conn(background); err == nil {
+		_, err = d.conn.ExecContext(background, text+"COMMIT;")
 	}
 	if err != nil {
 		d.close()
@@ -79,11 +84,11 @@ func (d *database) close() {
 // quoted is a name in SQL. Names of definitions hold no quotes.
 func quoted(name string) string { return `"` + name + `"` }
 
-func (d *database) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+func (d *database) prepare(text string) (*sql.Stmt, error) {
 	if st := d.statements[text]; st != nil {
 		return st, nil
 	}
-	st, err := d.conn.PrepareContext(ctx, text)
+	st, err := d.conn.PrepareContext(background, text)
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", d.system.Name, err)
 	}
@@ -92,12 +97,12 @@ func (d *database) prepare(ctx context.Context, text string) (*sql.Stmt, error) 
 }
 
 // run executes a statement and says how many rows it changed.
-func (d *database) run(ctx context.Context, text string, args ...any) (int64, error) {
-	st, err := d.prepare(ctx, text)
+func (d *database) run(text string, args ...any) (int64, error) {
+	st, err := d.prepare(text)
 	if err != nil {
 		return 0, err
 	}
-	res, err := st.ExecContext(ctx, args...)
+	res, err := st.ExecContext(background, args...)
 	if err != nil {
 		return 0, fmt.Errorf("database %s: %w", d.system.Name, err)
 	}
@@ -105,12 +110,12 @@ func (d *database) run(ctx context.Context, text string, args ...any) (int64, er
 }
 
 // query returns the rows of a statement: int64, float64, string or nil each.
-func (d *database) query(ctx context.Context, text string, args ...any) ([][]any, error) {
-	st, err := d.prepare(ctx, text)
+func (d *database) query(text string, args ...any) ([][]any, error) {
+	st, err := d.prepare(text)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.QueryContext(ctx, args...)
+	rows, err := st.QueryContext(background, args...)
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", d.system.Name, err)
 	}
@@ -211,8 +216,8 @@ func (t *table) selection() string {
 }
 
 // all are the rows of a table in the order of insertion, as dicts.
-func (d *database) all(ctx context.Context, t *table) (*sl.List, error) {
-	rows, err := d.query(ctx, "SELECT "+t.selection()+" FROM "+quoted(t.name)+` ORDER BY "#"`)
+func (d *database) all(t *table) (*sl.List, error) {
+	rows, err := d.query("SELECT " + t.selection() + " FROM " + quoted(t.name) + ` ORDER BY "#"`)
 	if err != nil {
 		return nil, err
 	}

@@ -103,8 +103,8 @@ var (
 	methods     = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 	// Names are file names, path segments, struct fields and parts of tool names.
-	systemName  = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,40}$`)
-	fieldName   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,60}$`)
+	systemName  = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+	fieldName   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 	pathSegment = regexp.MustCompile(`^([A-Za-z0-9._~-]+|\{[a-zA-Z_][a-zA-Z0-9_]*\})$`)
 	notInTool   = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
 )

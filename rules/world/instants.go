@@ -28,13 +28,13 @@ func (a *Act) snapshot(name string) (instant, error) {
 	in := instant{name, a.clock.now, mapping(), mapping()}
 	for _, sys := range a.world.Systems {
 		d := a.databases[sys.Name]
-		rows, err := d.query(a.ctx, `SELECT coalesce(max(seq), 0) FROM "#events"`)
+		rows, err := d.query(`SELECT coalesce(max(seq), 0) FROM "#events"`)
 		if err != nil {
 			return in, err
 		}
 		tables := mapping()
 		for _, t := range sys.tables {
-			all, err := d.all(a.ctx, t)
+			all, err := d.all(t)
 			if err != nil {
 				return in, err
 			}
@@ -72,7 +72,7 @@ func (a *Act) eventsJSON() ([]byte, error) {
 		}
 	}
 	for _, sys := range a.world.Systems {
-		rows, err := a.databases[sys.Name].query(a.ctx, `SELECT seq, kind, subject, at, actor, attrs FROM "#events" ORDER BY seq`)
+		rows, err := a.databases[sys.Name].query(`SELECT seq, kind, subject, at, actor, attrs FROM "#events" ORDER BY seq`)
 		if err != nil {
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func (a *Act) perform(r request, keep bool) (reply, error) {
 		return errorReply(http.StatusBadRequest, why), nil
 	}
 	d := a.databases[r.op.system.Name]
-	t, err := d.begin(a.ctx, a.clock.now, r.actor, false)
+	t, err := d.begin(a.clock.now, r.actor, false)
 	if err != nil {
 		return reply{}, err
 	}
@@ -142,16 +142,16 @@ func (a *Act) perform(r request, keep bool) (reply, error) {
 func (a *Act) inside(t *transaction, r request) (rep reply, commit bool, err error) {
 	d := t.db
 	keyed := r.key != "" && d.system.idempotency
-	var print []byte
+	var asked []byte
 	if keyed {
-		if print, err = r.print(); err != nil {
+		if asked, err = r.identity(); err != nil {
 			return reply{}, false, err
 		}
-		rows, err := d.query(t.ctx, `SELECT request, status, body FROM "#replies" WHERE operation = ? AND key = ?`, r.op.Pattern, r.key)
+		rows, err := d.query(`SELECT request, status, body FROM "#replies" WHERE operation = ? AND key = ?`, r.op.Pattern, r.key)
 		if err != nil {
 			return reply{}, false, err
 		}
-		if len(rows) > 0 && rows[0][0].(string) != string(print) {
+		if len(rows) > 0 && rows[0][0].(string) != string(asked) {
 			return errorReply(http.StatusUnprocessableEntity, "the Idempotency-Key was used with another request"), false, nil
 		}
 		if len(rows) > 0 {
@@ -170,13 +170,13 @@ func (a *Act) inside(t *transaction, r request) (rep reply, commit bool, err err
 		return rep, false, nil
 	}
 	if keyed {
-		_, err = d.run(t.ctx, `INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(print), rep.status, string(rep.body))
+		_, err = d.run(`INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(asked), rep.status, string(rep.body))
 	}
 	return rep, err == nil, err
 }
 
-// print is what two requests with one key must have in common.
-func (r request) print() ([]byte, error) {
+// identity is what two requests with one key must have in common.
+func (r request) identity() ([]byte, error) {
 	return starlark.AppendJSON(nil, sl.NewList([]sl.Value{stringDict(r.vars), r.query, r.body}))
 }
 

@@ -58,7 +58,7 @@ func (a *Act) start() error {
 	}
 	a.databases = map[string]*database{}
 	for _, sys := range a.world.Systems {
-		d, err := openDatabase(a.ctx, a.dbFolder(), sys)
+		d, err := openDatabase(a.dbFolder(), sys)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (a *Act) keep(name string) error {
 }
 
 func (a *Act) seed(sys *System, start int64) error {
-	t, err := a.databases[sys.Name].begin(a.ctx, start, seedActor, true)
+	t, err := a.databases[sys.Name].begin(start, seedActor, true)
 	if err != nil {
 		return err
 	}
