@@ -73,7 +73,7 @@ func controlSocket(stdin *os.File) (*net.UnixConn, error) {
 func receiveListener(conn *net.UnixConn) (net.Listener, error) {
 	data, oob := make([]byte, 4096), make([]byte, 4096)
 	n, oobn, _, _, err := conn.ReadMsgUnix(data, oob)
-	if err == io.EOF || err == nil && n == 0 && oobn == 0 {
+	if errors.Is(err, io.EOF) || err == nil && n == 0 && oobn == 0 {
 		return nil, errors.New("standard input ended before one came")
 	}
 	if err != nil {
