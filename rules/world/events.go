@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -94,7 +95,15 @@ func (rec *Recording) readChaos(file string, text []byte) ([]*rule, error) {
 			}
 		}
 		r.readWhen(one, []string{modeUnreachable, modeStaleRead, modeError})
-		rules = append(rules, r)
+		if r.system != "" {
+			rules = append(rules, r)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(rec.systems)) { // each counts its own reads
+			own := *r
+			own.system = name
+			rules = append(rules, &own)
+		}
 	}
 	if *s.err != nil {
 		return nil, fmt.Errorf("read %w", *s.err)
