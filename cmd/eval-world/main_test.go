@@ -237,7 +237,7 @@ func TestServeFault(t *testing.T) {
 		}
 	}
 	code, stderr := s.end()
-	if code != 1 || !strings.HasPrefix(stderr, "eval-world: error: run POST /s/rows: fail: on purpose\n") || !strings.Contains(stderr, "world.star:7:13: in add") {
+	if code != 1 || stderr != "eval-world: error: run POST /s/rows: world.star:7:13: fail: on purpose\n" {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if got := listing(t, s.folder); got != "scenario.star world.star" {

@@ -116,7 +116,7 @@ const maxToolName = 64
 func ParseWorld(file string, text []byte) (*World, error) {
 	root, err := openPortable(file, text)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", file, err)
+		return nil, fmt.Errorf("open %w", err)
 	}
 	w, s := &World{}, rootShape(file, root)
 	s.members("name", "clock", "systems", "seed")

@@ -41,8 +41,8 @@ func TestWorldShapes(t *testing.T) {
 		{`"idempotency": "none"`, `"idempotency": "body"`, `world.star: root.systems.crm.idempotency: "body" is none of header, none`},
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crn": seed_payments}`, `world.star: root.seed.crn: there is no system "crn" (did you mean "crm"?)`},
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crm": "x"}`, `world.star: root.seed.crm: a function is meant, not string`},
-		{`root = {`, `rot = {`, `doesn't set root`},
-		{`root = {`, `root = [][0] + {`, `out of range`},
+		{`root = {`, `rot = {`, `open world.star: the text defines no root`},
+		{`root = {`, `root = [][0] + {`, `open world.star:113:10: index 0 out of range`},
 	} {
 		edited := strings.Replace(string(text), c.old, c.new, 1)
 		if edited == string(text) {

@@ -40,7 +40,7 @@ const maxSpan = 1_000_000_000
 func ParseScenario(file string, text []byte, w *World) (*Scenario, error) {
 	root, err := openPortable(file, text)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", file, err)
+		return nil, fmt.Errorf("open %w", err)
 	}
 	sc, s := &Scenario{}, rootShape(file, root)
 	s.members("actor", "window", "request", "task", "chaos", "prior_runs", "script", "after_settlement")
