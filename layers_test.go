@@ -24,7 +24,7 @@ var layers = []struct {
 	{"cas/remote", []string{"cas"}},
 	{"rules", nil},
 	{"rules/world", []string{"starlark", "workspace/graph", "cas", "rules/world"}}, // world itself of its parts only
-	{"sandbox", []string{"cas", "workspace/graph", "sandbox"}}, // sandbox itself of its parts only
+	{"sandbox", []string{"cas", "workspace/graph", "sandbox"}},                     // sandbox itself of its parts only
 	{"starlark", []string{"workspace/graph", "cas", "rules"}},
 	{"workspace", []string{"workspace/graph", "workspace/statcache", "cas"}},
 	{"workspace/statcache", nil},

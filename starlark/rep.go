@@ -335,7 +335,8 @@ func nativeModule() *starlarkstruct.Module {
 			return sl.String(graph.DidYouMean(s, list)), err
 		}),
 		"server": sl.NewBuiltin("native.server", nativeServer),
-		"world":  worldValue{opaque{"world"}},
+		"world":  ownValue{opaque{"program"}, graph.WorldProgram},
+		"play":   ownValue{opaque{"program"}, graph.PlayProgram},
 		// operation(fn), seeded(fn): what events a world's function can emit.
 		"operation": sl.NewBuiltin("native.operation", nativeOperation),
 		"seeded":    sl.NewBuiltin("native.seeded", nativeSeeded),

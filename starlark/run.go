@@ -83,8 +83,8 @@ func takeTools(a *graph.Action, executable sl.Value, more sl.Iterable) error {
 }
 
 func addTool(a *graph.Action, v sl.Value) error {
-	if _, ok := v.(worldValue); ok {
-		a.Tools = append(a.Tools, worldTool)
+	if own, ok := v.(ownValue); ok {
+		a.Tools = append(a.Tools, own.tool())
 		return nil
 	}
 	t, ok := v.(targetValue)

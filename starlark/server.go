@@ -10,17 +10,23 @@ import (
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
-// A worldValue is native.world: the program that comes with the harness, as the
-// executable of a run.
-type worldValue struct{ opaque }
+// An ownValue is native.world or native.play: a program that comes with the
+// harness, as the executable of a run or of its server.
+type ownValue struct {
+	opaque
+	name string
+}
 
-var worldTool = graph.Tool{Label: graph.Label{Repo: "eval", Name: strings.TrimPrefix(graph.WorldProgram, "/")}, World: true}
+func (v ownValue) tool() graph.Tool {
+	return graph.Tool{Label: graph.Label{Repo: "eval", Name: v.name}, Own: v.name}
+}
 
-// A serverValue is native.server(arguments, inputs, outputs, port): what runs
-// beside a run, see graph.Server. outputs maps paths below its working directory
-// to declared files.
+// A serverValue is native.server(executable, arguments, inputs, outputs, port):
+// what runs beside a run, see graph.Server. outputs maps paths below its working
+// directory to declared files.
 type serverValue struct {
 	opaque
+	program           ownValue
 	arguments, inputs sl.Iterable
 	outputs           *sl.Dict
 	port              int
@@ -28,8 +34,16 @@ type serverValue struct {
 
 func nativeServer(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
 	s := serverValue{opaque: opaque{"server"}}
-	err := sl.UnpackArgs(b.Name(), args, kwargs, "arguments", &s.arguments, "inputs", &s.inputs, "outputs", &s.outputs, "port", &s.port)
-	return s, err
+	var program sl.Value
+	err := sl.UnpackArgs(b.Name(), args, kwargs, "executable", &program, "arguments", &s.arguments, "inputs", &s.inputs, "outputs", &s.outputs, "port", &s.port)
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	if s.program, ok = program.(ownValue); !ok {
+		return nil, fmt.Errorf("%s: executable: native.world or native.play is meant, not %s", b.Name(), aValue(program))
+	}
+	return s, nil
 }
 
 // takeServer makes a run one that has a server beside it; its seal and its
@@ -58,8 +72,9 @@ func (c *analysis) takeServer(a *graph.Action, v sl.Value) error {
 	a.Env = append(a.Env, url)
 	slices.Sort(a.Env)
 	a.Server = &graph.Server{
-		Port:   forward.Port,
-		Policy: graph.Policy{Unsealed: a.Policy.Unsealed, Limits: graph.DefaultLimits},
+		Program: s.program.name,
+		Port:    forward.Port,
+		Policy:  graph.Policy{Unsealed: a.Policy.Unsealed, Limits: graph.DefaultLimits},
 	}
 	for i, v := range elements(s.inputs) {
 		f, ok := v.(fileValue)

@@ -103,7 +103,7 @@ func printRun(eng *engine.Engine, a *graph.Action, line func(name, format string
 	}
 	line("seal", "%s", sealText(a.Policy))
 	if s := a.Server; s != nil {
-		line("world", "%s, in a seal of its own, at port %d of the seal's loopback", argvText(append([]string{graph.WorldProgram}, s.Args...)), s.Port)
+		line("world", "%s, in a seal of its own, at port %d of the seal's loopback", argvText(append([]string{s.Program}, s.Args...)), s.Port)
 	}
 	for _, t := range a.Tools {
 		data := ""
@@ -125,7 +125,7 @@ func argvText(args []string) string {
 
 // lockText says of a tool that it is locked, or is so elsewhere.
 func lockText(eng *engine.Engine, t graph.Tool) string {
-	if t.World { // it comes with eval
+	if t.Own != "" { // it comes with eval
 		return ""
 	}
 	unlocked, err := eng.Unlocked(&graph.Action{Tools: []graph.Tool{t}})

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/zeebo/blake3"
@@ -38,7 +37,6 @@ type session struct {
 	loader *starlark.Loader
 	files  engine.Sources // what actions read
 	tools  tools
-	world  func() (graph.Mount, error) // see findWorld
 	// sandbox runs processes; nil until an engine is made.
 	sandbox *sandbox.Sandbox
 	run     *draws.Run             // nil until something is drawn
@@ -93,7 +91,6 @@ func open(s *settings) (*session, error) {
 	ses := &session{settings: s, ws: ws, root: root, cwd: filepath.ToSlash(rel), store: store, state: state, files: sources(files{ws})}
 	ses.loader = ses.newLoader(files{ws})
 	ses.tools = tools{hosttools.New(hosttools.Options{Func: store.Func(), Cache: filepath.Join(state, "tools"), Now: time.Now})}
-	ses.world = sync.OnceValues(func() (graph.Mount, error) { return findWorld(ses.tools) })
 	return ses, nil
 }
 
@@ -235,7 +232,7 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.State, o.Out = filepath.Join(s.state, "slots"), filepath.Join(s.root, "eval-out")
 	o.Jobs, o.KeepGoing, o.Now = s.int("jobs"), s.bool("keep_going") || o.KeepGoing, time.Now
 	o.Runner, o.Tools, o.CheckDeterminism = s.newRunner(), s.tools, s.bool("check_determinism")
-	o.World = s.world
+	o.Own = func(name string) (graph.Mount, error) { return findOwn(s.tools, name) }
 	o.Locks = toolslock.NewSet(s.store.Func(), s.packageFolder)
 	o.VerifySeal = sandbox.VerifyRecord
 	o.DrawLock, o.Run, o.Watch = s.drawLock, s.runs(), watch()

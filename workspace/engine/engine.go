@@ -38,9 +38,9 @@ type Options struct {
 
 	Runner Runner // nil: no process can run here
 	Tools  Tools  // nil: no tool can be found here
-	// World finds the program of the servers that runs have beside them; its Path
-	// doesn't count. Nil: there is none.
-	World func() (graph.Mount, error)
+	// Own finds a program that comes with the harness; its Path doesn't count.
+	// Nil: there are none.
+	Own   func(name string) (graph.Mount, error)
 	Locks Locks // nil: no tool is locked
 	// Recorded stands for this machine when what ran elsewhere is verified; tools
 	// are not looked for then. nil: this machine.

@@ -152,7 +152,7 @@ func toolLabels(a *graph.Action) []graph.Label {
 		labels = append(labels, t.Label)
 	}
 	if a.Server != nil {
-		labels = append(labels, worldTool)
+		labels = append(labels, graph.Label{Repo: "eval", Name: a.Server.Program})
 	}
 	return labels
 }

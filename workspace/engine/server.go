@@ -28,16 +28,13 @@ type processed struct {
 	server *sandbox.Result
 }
 
-// worldTool stands for the program of servers among the tools of evidence.
-var worldTool = graph.Label{Repo: "eval", Name: strings.TrimPrefix(graph.WorldProgram, "/")}
-
-// world is the program that comes with the harness, at a path inside.
-func (b *build) world(path string) (graph.Mount, error) {
-	if b.o.World == nil {
-		return graph.Mount{}, errors.New("no program for worlds")
+// own is a program that comes with the harness, as it is inside.
+func (b *build) own(name string) (graph.Mount, error) {
+	if b.o.Own == nil {
+		return graph.Mount{}, fmt.Errorf("no %s comes with this harness", name)
 	}
-	m, err := b.o.World()
-	m.Path = path
+	m, err := b.o.Own(name)
+	m.Path = "/" + name
 	return m, err
 }
 
@@ -46,10 +43,11 @@ func (b *build) serverMount(a *graph.Action, mounts []graph.Mount) ([]graph.Moun
 	if a.Server == nil || a.Sample != nil {
 		return mounts, nil
 	}
-	m, err := b.world("/" + graph.ServerDir + strings.TrimPrefix(graph.WorldProgram, "/"))
+	m, err := b.own(a.Server.Program)
 	if err != nil {
 		return nil, err
 	}
+	m.Path = "/" + graph.ServerDir + a.Server.Program
 	mounts = append(slices.Clone(mounts), m)
 	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
 	return mounts, nil
@@ -61,7 +59,7 @@ func (b *build) serverSpec(n *node, place placer, program graph.Mount) (sandbox.
 	mounts, err := b.stageInputs(n, graph.ServerDir, place)
 	mounts = append(mounts, program)
 	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
-	spec := sandbox.Spec{Args: append([]string{graph.WorldProgram}, s.Args...), Policy: s.Policy, Mounts: mounts}
+	spec := sandbox.Spec{Args: append([]string{program.Path}, s.Args...), Policy: s.Policy, Mounts: mounts}
 	if n.onlyHost() {
 		spec.Args[0] = program.Source
 	}
@@ -85,7 +83,7 @@ var errServerEnded = errors.New("its world ended before it")
 
 // serve runs a run's process beside its server.
 func (b *build) serve(ctx context.Context, n *node, spec sandbox.Spec) (processed, error) {
-	program, err := b.world(graph.WorldProgram)
+	program, err := b.own(n.action.Server.Program)
 	if err != nil {
 		return processed{}, &toolError{err}
 	}
@@ -185,16 +183,16 @@ func (b *build) locate(n *node, e *RunError) {
 }
 
 // serverOf is the program that the record of a server's seal says it was.
-func serverOf(record []byte) (graph.Mount, error) {
+func serverOf(record []byte, name string) (graph.Mount, error) {
 	r, err := sandbox.DecodeRecord(record)
 	if err != nil {
 		return graph.Mount{}, err
 	}
 	for _, m := range r.Mounts {
-		if m.Path == graph.WorldProgram {
+		if m.Path == "/"+name {
 			d, err := cas.ParseDigest(m.Digest)
 			return graph.Mount{Path: m.Path, Digest: d, Executable: true}, err
 		}
 	}
-	return graph.Mount{}, fmt.Errorf("no %s was inside", graph.WorldProgram)
+	return graph.Mount{}, fmt.Errorf("no %s was inside", name)
 }

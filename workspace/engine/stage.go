@@ -35,9 +35,9 @@ func (b *build) spec(n *node, place placer) (sandbox.Spec, error) {
 	mounts = append(mounts, inside...)
 	slices.SortFunc(mounts, func(x, y graph.Mount) int { return strings.Compare(x.Path, y.Path) })
 	spec := sandbox.Spec{Args: a.Args, Env: a.Env, Policy: *a.Policy, Mounts: mounts, Listener: a.Sample != nil}
-	if a.Tools[0].World && n.onlyHost() { // tools are where they are
+	if own := a.Tools[0].Own; own != "" && n.onlyHost() { // tools are where they are
 		spec.Args = slices.Clone(spec.Args)
-		spec.Args[0] = mounts[slices.IndexFunc(mounts, func(m graph.Mount) bool { return m.Path == graph.WorldProgram })].Source
+		spec.Args[0] = mounts[slices.IndexFunc(mounts, func(m graph.Mount) bool { return m.Path == "/"+own })].Source
 	}
 	for _, o := range a.Outputs {
 		if o.Fact() || o.Served() {

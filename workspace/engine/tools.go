@@ -134,7 +134,7 @@ func (b *build) checkTools(n *node) error {
 		return nil
 	}
 	if n.action.Server != nil {
-		m, err := b.world(graph.WorldProgram)
+		m, err := b.own(n.action.Server.Program)
 		if err == nil {
 			err = b.o.Tools.Check([]graph.Mount{m})
 		}
@@ -198,8 +198,8 @@ func (b *build) resolve(n *node, t graph.Tool) ([]graph.Mount, error) {
 		return err
 	}
 	var err error
-	if t.World {
-		m, err := b.world(graph.WorldProgram)
+	if t.Own != "" {
+		m, err := b.own(t.Own)
 		return []graph.Mount{m}, err
 	}
 	if t.Program != "" {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -276,12 +275,12 @@ func (b *build) checkRecorded(n *node, r cas.Result, outputs []output, record []
 // checkServer judges the record of a server's seal. Of a draw the program is
 // what the record says: the key has its version only.
 func (b *build) checkServer(n *node, record []byte) outcome {
-	program, err := serverOf(record)
+	program, err := serverOf(record, n.action.Server.Program)
 	if err != nil {
 		return b.storeFault(n, fmt.Errorf("the record of its world's seal: %w", err))
 	}
 	for _, m := range n.inputs.Mounts {
-		if m.Path == "/"+graph.ServerDir+strings.TrimPrefix(graph.WorldProgram, "/") && m.Digest != program.Digest {
+		if m.Path == "/"+graph.ServerDir+n.action.Server.Program && m.Digest != program.Digest {
 			return b.storeFault(n, fmt.Errorf("its world was %s, not %s", short(program.Digest), short(m.Digest)))
 		}
 	}

@@ -199,15 +199,15 @@ type Tool struct {
 	Label   Label    // of the target that declares it, for errors
 	Program string   // absolute path on this machine, or ""
 	Input   string   // name of the input that is the program, or ""
-	World   bool     // it is WorldProgram, and nothing else is set
+	Own     string   // the name of a program that comes with the harness; then nothing else is set
 	Data    []string // further files and folders of this machine, absolute
 }
 
 // Path returns the program's path as a word of Args: that of an input is below
 // the root of the seal, one of this machine is the same with and without a seal.
 func (t Tool) Path() string {
-	if t.World {
-		return WorldProgram
+	if t.Own != "" {
+		return "/" + t.Own
 	}
 	if t.Program != "" {
 		return t.Program

@@ -165,8 +165,11 @@ var runEdits = []keyEdit{
 	})},
 	{"Server.Port", onRun(func(a *Action) { a.Server = &Server{Port: 81, Policy: Policy{Limits: DefaultLimits}} })},
 	{"Server.Policy", onRun(func(a *Action) { a.Server = &Server{Port: 80} })},
-	{"Tool.World", func(a *Action, in *Inputs) {
-		a.Tools[0], in.Mounts = Tool{World: true}, []Mount{{Path: WorldProgram, Digest: cas.BLAKE3.Sum([]byte("world"))}}
+	{"Server.Program", onRun(func(a *Action) {
+		a.Server = &Server{Program: PlayProgram, Port: 80, Policy: Policy{Limits: DefaultLimits}}
+	})},
+	{"Tool.Own", func(a *Action, in *Inputs) {
+		a.Tools[0], in.Mounts = Tool{Own: WorldProgram}, []Mount{{Path: "/" + WorldProgram, Digest: cas.BLAKE3.Sum([]byte("world"))}}
 	}},
 	{"Action.Origins", onRun(func(a *Action) { a.Origins = origins{} })},
 	{"Action.Owner", onRun(func(a *Action) { a.Owner.Name = "z" })},

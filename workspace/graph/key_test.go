@@ -43,9 +43,10 @@ var fieldClasses = map[string]string{
 	"Action.Look":      "key",
 	"Action.Server":    "key",
 
-	"Server.Args":   "key",
-	"Server.Port":   "key",
-	"Server.Policy": "key",
+	"Server.Program": "key",
+	"Server.Args":    "key",
+	"Server.Port":    "key",
+	"Server.Policy":  "key",
 
 	"Look.N":           "key",
 	"Look.Fingerprint": "key",
@@ -92,7 +93,7 @@ var fieldClasses = map[string]string{
 	"Tool.Program": "key",
 	"Tool.Input":   "key",
 	"Tool.Data":    "key",
-	"Tool.World":   "key",
+	"Tool.Own":     "key",
 
 	"Inputs.Files":  "key",
 	"Inputs.Mounts": "key",

@@ -7,13 +7,14 @@ import "strconv"
 // run's loopback, and the server accepts. Its inputs and outputs are those of
 // the action whose names begin with ServerDir.
 //
-// The program is always WorldProgram, which comes with the harness. In the key
-// of a pure run it is by digest; of a draw, by WorldVersion, so that another
-// build of the harness doesn't orphan what was paid for.
+// The program is one that comes with the harness. In the key of a pure run it is
+// by digest; of a draw, by WorldVersion, so that another build of the harness
+// doesn't orphan what was paid for.
 type Server struct {
-	Args   []string // after the program, with marks
-	Port   uint16
-	Policy Policy
+	Program string   // WorldProgram or PlayProgram
+	Args    []string // after the program, with marks
+	Port    uint16
+	Policy  Policy
 }
 
 // ServerDir begins the names of a server's inputs and outputs; what follows is
@@ -26,8 +27,12 @@ const ServerTarget = "server"
 // ServerURL is the variable that tells a run where its server is.
 const ServerURL = "EVAL_WORLD_URL"
 
-// WorldProgram is where the program that comes with the harness is, inside.
-const WorldProgram = "/eval-world"
+// The programs that come with the harness, beside it. Inside, each is in the
+// root under its name.
+const (
+	WorldProgram = "eval-world" // systems of record, for agents
+	PlayProgram  = "eval-play"  // scripted agents, recorded runs and events, the extractor
+)
 
 // WorldVersion is the version of what a world does with one definition, one
 // scenario and the same requests. It is in the key of runs that draw. Raise it
@@ -37,6 +42,7 @@ const WorldVersion = 1
 // walk visits what the key has of a server but for its inputs; program says
 // that those have its program.
 func (s *Server) walk(w writer, program bool) {
+	w.field("server program", []byte(s.Program), s.Program, "")
 	for i, arg := range s.Args {
 		w.field("server arg "+strconv.Itoa(i), []byte(Unmark(arg)), Unmark(arg), "")
 	}
