@@ -171,14 +171,9 @@ var runEdits = []keyEdit{
 	{"Tool.Own", func(a *Action, in *Inputs) {
 		a.Tools[0], in.Mounts = Tool{Own: WorldProgram}, []Mount{{Path: "/" + WorldProgram, Digest: cas.BLAKE3.Sum([]byte("world"))}}
 	}},
-	{"Action.Origins", onRun(func(a *Action) { a.Origins = origins{} })},
 	{"Action.Owner", onRun(func(a *Action) { a.Owner.Name = "z" })},
 	{"Action.Mnemonic", onRun(func(a *Action) { a.Mnemonic = "Draw" })},
 }
-
-type origins struct{}
-
-func (origins) Rewrite(string, string) string { return "elsewhere" }
 
 // TestServerProgram: a draw's key has the version of its server's program and
 // not the program, a pure run's the program.
