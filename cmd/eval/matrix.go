@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -45,20 +46,6 @@ type scenarioRow struct {
 	} `json:"replay"`
 }
 
-// A matrixCard is what is printed of a matrix.
-type matrixCard struct {
-	Target    string        `json:"target"`
-	Scenarios []scenarioRow `json:"scenarios"`
-	Summary   []struct {
-		Name string `json:"name"`
-		Text string `json:"text"`
-	} `json:"summary"`
-	Skipped []struct {
-		ID     string `json:"id"`
-		Reason string `json:"reason"`
-	} `json:"skipped"`
-}
-
 // latency is how long the contracts took that a build has verified.
 type latency struct {
 	n        int
@@ -81,29 +68,23 @@ func (l *latency) String() string {
 	return fmt.Sprintf("mean %.2f ms, max %.2f ms, over %d verified", ms(l.sum)/float64(l.n), ms(l.max), l.n)
 }
 
-// printMatrix prints a matrix: its summary, then each scenario in which a
-// verdict is not the truth or not what was expected.
-func printMatrix(w io.Writer, data []byte, verified *latency) {
-	var m matrixCard
-	if json.Unmarshal(data, &m) != nil {
-		return
+// printMatrix prints the text that a matrix has made of itself, up to its table
+// of all verdicts, and how long its contracts took.
+func printMatrix(w io.Writer, folder string, verified *latency) error {
+	text, err := os.ReadFile(filepath.Join(folder, "matrix.md"))
+	if err != nil {
+		return failf(exitInfra, "read the matrix: %v", err).hint("`ev build` makes it")
 	}
-	line := func(name, text string) { fmt.Fprintf(w, "  %-28s %s\n", safe(name), safe(text)) }
-	fmt.Fprintf(w, "%s: %s\n", safe(m.Target), plural(len(m.Scenarios), "scenario", "scenarios"))
-	for _, s := range m.Summary {
-		line(s.Name, s.Text)
+	above, _, _ := strings.Cut(string(text), "\n## Verdicts\n")
+	above = strings.TrimPrefix(above, "# Failure matrix\n\n")
+	if all, ok := strings.CutSuffix(strings.TrimSpace(above), "\n\n## Disagreements and surprises\n\nNone."); ok {
+		above = all
 	}
+	fmt.Fprintln(w, safeLines(strings.TrimSpace(above)))
 	if verified != nil {
-		line("verify latency", verified.String())
+		fmt.Fprintf(w, "\nverify latency: %s\n", verified)
 	}
-	for _, s := range m.Skipped {
-		line("skipped", s.ID+": "+s.Reason)
-	}
-	for _, r := range m.Scenarios {
-		if r.notable() {
-			r.printLine(w)
-		}
-	}
+	return nil
 }
 
 // notable says whether somebody should look at the scenario.

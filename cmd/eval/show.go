@@ -51,8 +51,7 @@ func runShow(ctx context.Context, s *session) error {
 	case "scenario":
 		return card.showScenario(filepath.Join(eng.Folder(t.Label), "run.jsonl"))
 	case "matrix":
-		printMatrix(stdout, card.raw, nil)
-		return nil
+		return printMatrix(stdout, eng.Folder(t.Label), nil)
 	}
 	card.print()
 	if card.live() {
