@@ -57,6 +57,26 @@ func readEvents(system string, clock int64, body []byte) ([]event, error) {
 	return out, o.Err()
 }
 
+// A history is what events were when they were read first: system and number to
+// the event as JSON.
+type history map[string]string
+
+// add fails if an event is not what it was: a log is only added to.
+func (h history) add(events []event) error {
+	for _, e := range events {
+		text, err := e.appendJSON(nil)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%s %d", e.system, e.seq)
+		if was, ok := h[name]; ok && was != string(text) {
+			return fmt.Errorf("event %d is %s; it was %s", e.seq, text, was)
+		}
+		h[name] = string(text)
+	}
+	return nil
+}
+
 // inOrder sorts events of several systems by time; of one second, by system.
 func inOrder(events []event) {
 	slices.SortFunc(events, func(a, b event) int {

@@ -136,6 +136,22 @@ func TestStale(t *testing.T) {
 	if !slices.Equal(n, []int{1, 2, 2}) {
 		t.Errorf("events at each read: %v", n)
 	}
+	// A read like the one before it is not written again.
+	text, err := facts.AppendFacts(nil)
+	if err != nil || !strings.Contains(string(text), `"reads":{"after":"settled","done":{`) || !strings.Contains(string(text), `"settled":{"events"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestRewritten: an event that is another one at a later read is a fault.
+func TestRewritten(t *testing.T) {
+	_, err := run(t, &fakeEvents{replies: map[string]string{
+		"/crm/events?at=done":    page(110, ev(1, 90, "order_made", "1001", `{"a":1}`)),
+		"/crm/events?at=settled": page(710, ev(1, 90, "order_made", "1001", `{"a":2}`)),
+	}}, `{"systems":["crm"],"links":[]}`)
+	if err == nil || !strings.Contains(err.Error(), "read events of crm at settled: event 1 is ") {
+		t.Error(err)
+	}
 }
 
 func TestUnreachableIsSorted(t *testing.T) {
