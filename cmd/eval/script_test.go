@@ -45,10 +45,10 @@ func buildWorld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-o", filepath.Join(filepath.Dir(ev), "eval-world"), "../eval-world")
+	cmd := exec.Command("go", "build", "-o", filepath.Dir(ev), "../eval-world", "../eval-play")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build eval-world: %v\n%s", err, out)
+		t.Fatalf("build the programs of worlds: %v\n%s", err, out)
 	}
 }
 
@@ -60,6 +60,7 @@ func TestScripts(t *testing.T) {
 		Setup:              setup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"fixture": fixture,
+			"blocks":  blocks,
 			"exits":   exits,
 			"ran":     ran,
 			"edit":    edit,
@@ -140,6 +141,27 @@ func fixture(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(os.MkdirAll(dir, 0o755))
 	}
 	ts.Check(txtar.Write(a, dir))
+}
+
+// block is a file in a document: ```python file=hotel/BUILD.star.
+var block = regexp.MustCompile("(?ms)^```\\w+ file=(\\S+)\n(.*?)^```$")
+
+// blocks FILE writes the files that a document of docs/ holds.
+func blocks(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: blocks FILE")
+	}
+	text, err := os.ReadFile(filepath.Join(testdata, "../../../docs", args[0]))
+	ts.Check(err)
+	found := block.FindAllSubmatch(text, -1)
+	if found == nil {
+		ts.Fatalf("docs/%s holds no files", args[0])
+	}
+	for _, f := range found {
+		name := ts.MkAbs(string(f[1]))
+		ts.Check(os.MkdirAll(filepath.Dir(name), 0o755))
+		ts.Check(os.WriteFile(name, f[2], 0o644))
+	}
 }
 
 // testdata is absolute: a script may change what is current.
