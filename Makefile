@@ -6,17 +6,16 @@ PREFIX     ?= $(HOME)/.local
 
 .PHONY: build examples deps test race lint cross escape soak bench fuzz install clean
 
-build: bin/ev bin/eval-world
+build: bin/ev bin/eval-world bin/eval-play
 
-.PHONY: bin/ev bin/eval-world
+.PHONY: bin/ev bin/eval-world bin/eval-play
 bin/ev:
 	$(GO) build -trimpath -o bin/eval ./cmd/eval
 	ln -sf eval bin/ev
 
-# eval finds it beside itself. It is started for each act: without what the
-# command line library has for man pages that takes a tenth less.
-bin/eval-world:
-	$(GO) build -trimpath -tags urfave_cli_no_docs -o bin/eval-world ./cmd/eval-world
+# eval finds them beside itself.
+bin/eval-world bin/eval-play:
+	$(GO) build -trimpath -o $@ ./cmd/$(@F)
 
 examples: build
 	bin/ev lock //examples/...
@@ -47,10 +46,13 @@ lint: deps
 cross:
 	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/eval
 	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/eval-world
+	GOOS=linux GOARCH=amd64 $(GO) build -o /dev/null ./cmd/eval-play
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval-world
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval-play
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval-world
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/eval-play
 
 # What is tried against the seal, as root and as an ordinary user.
 escape:
@@ -76,7 +78,7 @@ fuzz:
 
 install: build
 	mkdir -p $(PREFIX)/bin
-	cp bin/eval bin/eval-world $(PREFIX)/bin/
+	cp bin/eval bin/eval-world bin/eval-play $(PREFIX)/bin/
 	ln -sf eval $(PREFIX)/bin/ev
 
 # Without their lines in draws.lock the examples' captures are found in the store

@@ -88,7 +88,7 @@ func TestLayers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pkg := range []string{"cas", "rules/stats", "rules/transcript", "rules/world", "starlark", "workspace", "workspace/graph", "workspace/engine", "cmd/eval", "cmd/eval-world"} {
+	for _, pkg := range []string{"cas", "rules/stats", "rules/transcript", "rules/world", "starlark", "workspace", "workspace/graph", "workspace/engine", "cmd/eval", "cmd/eval-world", "cmd/eval-play"} {
 		if !seen[pkg] {
 			t.Errorf("the walk did not see %s: the test proves nothing", pkg)
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -16,6 +17,9 @@ import (
 )
 
 // The tests here put the clients and a real act together.
+
+// replyTime is how long the clients wait for a reply.
+const replyTime = time.Minute
 
 const testWorld = `
 def refund(req, db, emit):

@@ -31,19 +31,16 @@ root = {"name": "w", "clock": "2026-01-15T12:00:00Z", "systems": {`
 	var cpu float64
 	for b.Loop() {
 		s := startServer(b, "serve", "--world="+file, "--scenario=scenario.star")
-		f, url := s.listener()
-		s.hand(f)
-		f.Close()
+		url := s.Serve()
 		for i := range 10 {
 			if status, body := post(b, fmt.Sprintf("%s/s%d/rows", url, i%4), `"x"`); status != 200 {
 				b.Fatal(status, body)
 			}
 		}
-		if code, stderr := s.end(); code != 0 {
+		if code, stderr := s.End(); code != 0 {
 			b.Fatal(stderr)
 		}
-		state := s.cmd.ProcessState
-		cpu += (state.UserTime() + state.SystemTime()).Seconds()
+		cpu += s.CPU()
 	}
 	b.ReportMetric(cpu*1000/float64(b.N), "cpu-ms/op")
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/evalbuild/eval/rules/world/recording"
 )
 
 func TestOneAct(t *testing.T) {
@@ -363,5 +365,20 @@ func TestStartLeavesNoFolder(t *testing.T) {
 	}
 	if _, err := os.Stat(folder + "/db"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRecordingOfAct serves what an act wrote.
+func TestRecordingOfAct(t *testing.T) {
+	l := begin(t, scene{})
+	l.do(refundPath, refundBody)
+	rec, err := recording.Parse("events.json", l.finish().events, "chaos.json", []byte("[]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := serveOn(t, rec)
+	g := ask(t, "GET", url+"/payments/events?at=done", "")
+	if want := `,{"actor":"agent","at":1768477200,"attrs":{"amount":4500},"kind":"refund_created","seq":4,"subject":"1001"}]}`; !strings.HasSuffix(g.body, want) {
+		t.Errorf("%s\nwant …%s", g.body, want)
 	}
 }

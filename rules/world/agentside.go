@@ -5,28 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
-	"net"
 	"net/http"
 	"net/url"
-	"strings"
 
 	sl "go.starlark.net/starlark"
 
+	"github.com/evalbuild/eval/rules/world/chaos"
+	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
 
-// Limits of a request, in bytes.
-const (
-	maxBody   = 1 << 20
-	maxHeader = 16 << 10
-)
-
-// NewServer makes a server with the limits of a world. It logs nothing: what
-// went wrong is in replies and in the fault.
-func NewServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0)}
-}
+// maxBody bounds the body of a request, in bytes.
+const maxBody = 1 << 20
 
 // A call is one request of the agent as it came.
 type call struct {
@@ -54,14 +44,6 @@ func (c call) malformed() bool {
 	return err != nil
 }
 
-// An answer is what the agent sees of a call.
-type answer struct {
-	reply
-	cut     bool     // no reply at all
-	allowed []string // methods, with 405
-	retry   bool     // with Retry-After: 0
-}
-
 // queryDict is the query; of a name given twice the first value.
 func queryDict(u *url.URL) *sl.Dict {
 	m := map[string]string{}
@@ -71,25 +53,17 @@ func queryDict(u *url.URL) *sl.Dict {
 	return stringDict(m)
 }
 
-// noRoute is the reply to a request that no operation is for.
-func noRoute(allowed []string) answer {
-	if len(allowed) > 0 {
-		return answer{reply: errorReply(http.StatusMethodNotAllowed, "the method is not allowed here"), allowed: allowed}
-	}
-	return answer{reply: errorReply(http.StatusNotFound, "there is no such path")}
-}
-
 // answer executes a call under chaos and logs it.
-func (a *Act) answer(c call) answer {
+func (a *Act) answer(c call) wire.Answer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down() {
-		return answer{reply: downReply}
+		return downReply
 	}
 	out, err := a.exchange(c)
 	if err != nil {
 		a.fault = err
-		return answer{reply: downReply}
+		return downReply
 	}
 	return out
 }
@@ -97,43 +71,42 @@ func (a *Act) answer(c call) answer {
 // down says whether the act takes no more requests. The lock is held.
 func (a *Act) down() bool { return a.fault != nil || a.ended }
 
-var downReply = errorReply(http.StatusInternalServerError, "the world has ended")
+var downReply = wire.Refusal(http.StatusInternalServerError, "the world has ended")
 
-func (a *Act) exchange(c call) (answer, error) {
+func (a *Act) exchange(c call) (wire.Answer, error) {
 	m, allowed := a.world.route(c.method, c.url.EscapedPath(), false)
 	body, bad := c.decoded()
 	if m.op == nil {
-		out := noRoute(allowed)
+		out := wire.NoRoute(allowed)
 		return out, a.journal.add(c, nil, body, out)
 	}
-	p := a.chaos.next(m.op.system.Name, m.op.Pattern)
-	for _, fn := range p.before {
+	p := a.calls.Next(m.op.system.Name, m.op.Pattern)
+	for _, fn := range p.Before {
 		if err := a.incident(fn); err != nil {
-			return answer{}, fmt.Errorf("run before %s: %w", m.op.Pattern, err)
+			return wire.Answer{}, fmt.Errorf("run before %s: %w", m.op.Pattern, err)
 		}
 	}
-	var out answer
+	var out wire.Answer
 	var err error
 	switch {
-	case p.fails(modeUnreachable):
-		out.cut = true
-	case p.fails(modeError):
-		out.reply = errorReply(p.failure.status, statusText(p.failure.status))
-		out.retry = p.failure.status == http.StatusTooManyRequests
+	case p.Fails(chaos.Unreachable):
+		out.Cut = true
+	case p.Fails(chaos.Error):
+		out = wire.Failing(p.Failure.Status)
 	case c.tooLarge:
-		out.reply = errorReply(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
+		out = wire.Refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
 	case bad != nil:
-		out.reply = errorReply(http.StatusBadRequest, "the body is not JSON: "+bad.Error())
+		out = wire.Refusal(http.StatusBadRequest, "the body is not JSON: "+bad.Error())
 	default:
 		r := request{m, c.url.EscapedPath(), queryDict(c.url), body, a.scenario.Actor, c.key}
-		out.reply, err = a.perform(r, !p.fails(modePhantomSuccess))
-		out.cut = p.fails(modeLostResponse)
+		out, err = a.perform(r, !p.Fails(chaos.PhantomSuccess))
+		out.Cut = p.Fails(chaos.LostResponse)
 	}
-	if err == nil && !out.cut && out.status < 400 {
-		err = a.rewrite(&out, p.rewrite, m.op)
+	if err == nil && !out.Cut && out.Status < 400 {
+		err = a.rewrite(&out, p.Rewrite, m.op)
 	}
 	if err != nil {
-		return answer{}, err
+		return wire.Answer{}, err
 	}
 	if body, err = c.decoded(); err != nil { // anew: the operation may have changed it
 		body = sl.None
@@ -141,15 +114,15 @@ func (a *Act) exchange(c call) (answer, error) {
 	return out, a.journal.add(c, m.op, body, out)
 }
 
-func (a *Act) rewrite(out *answer, fns []sl.Callable, op *Operation) error {
+func (a *Act) rewrite(out *wire.Answer, fns []sl.Callable, op *Operation) error {
 	for _, fn := range fns {
-		body, err := out.value()
+		body, err := out.Value()
 		if err != nil {
 			return err
 		}
 		v, err := callPortable(a.ctx, fn, sl.Tuple{body}, nil, stepLimit, a.print)
 		if err == nil {
-			out.body, err = starlark.AppendJSON(nil, v)
+			out.Body, err = starlark.AppendJSON(nil, v)
 		}
 		if err != nil {
 			return fmt.Errorf("rewrite reply of %s: %w", op.Pattern, err)
@@ -188,7 +161,7 @@ func (h agentHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if h.act.isDown() {
-		write(w, answer{reply: downReply})
+		downReply.Send(w)
 		return
 	}
 	if r.URL.Path == "/mcp" && h.mcp != nil {
@@ -203,35 +176,35 @@ func (h agentHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &large):
 		c.body, c.tooLarge = nil, true
 	case err != nil: // the request never came whole: nobody has made it
-		cut(w)
+		wire.Cut(w)
 		return
 	}
 	switch r.URL.Path {
 	case "/tools":
-		write(w, h.act.tools(c))
+		h.act.tools(c).Send(w)
 	case "/report":
-		write(w, h.act.takeReport(c))
+		h.act.takeReport(c).Send(w)
 	default:
-		write(w, h.act.answer(c))
+		h.act.answer(c).Send(w)
 	}
 }
 
-func (a *Act) tools(c call) answer {
+func (a *Act) tools(c call) wire.Answer {
 	if c.method != http.MethodGet {
-		return noRoute([]string{http.MethodGet})
+		return wire.NoRoute([]string{http.MethodGet})
 	}
 	b, err := a.Operations().AppendJSON(nil)
 	if err != nil {
 		panic(err) // strings only
 	}
-	return answer{reply: reply{http.StatusOK, b}}
+	return wire.Answer{Status: http.StatusOK, Body: b}
 }
 
-func (a *Act) takeReport(c call) answer {
+func (a *Act) takeReport(c call) wire.Answer {
 	if c.method != http.MethodPost {
-		return noRoute([]string{http.MethodPost})
+		return wire.NoRoute([]string{http.MethodPost})
 	}
-	wrong := answer{reply: errorReply(http.StatusBadRequest, `{"success": true or false, "message": "…"} is meant`)}
+	wrong := wire.Refusal(http.StatusBadRequest, `{"success": true or false, "message": "…"} is meant`)
 	v, err := c.decoded()
 	d, ok := v.(*sl.Dict)
 	if err != nil || !ok {
@@ -245,44 +218,5 @@ func (a *Act) takeReport(c call) answer {
 		return wrong
 	}
 	a.Report(bool(claim), text)
-	return answer{reply: reply{http.StatusOK, []byte(`{"ok":true}`)}}
-}
-
-// write sends an answer.
-func write(w http.ResponseWriter, out answer) {
-	if out.cut {
-		cut(w)
-		return
-	}
-	h := w.Header()
-	h["Date"] = nil // the time of the host is no part of the world
-	if len(out.allowed) > 0 {
-		h.Set("Allow", strings.Join(out.allowed, ", "))
-	}
-	if out.retry {
-		h.Set("Retry-After", "0")
-	}
-	if !hasBody(out.status) {
-		w.WriteHeader(out.status)
-		return
-	}
-	h.Set("Content-Type", "application/json")
-	w.WriteHeader(out.status)
-	w.Write(append(out.body[:len(out.body):len(out.body)], '\n')) // a client that went away has lost its reply
-}
-
-// cut ends the connection so that the client sees an error and no empty reply.
-func cut(w http.ResponseWriter) {
-	hj, ok := w.(http.Hijacker)
-	if !ok {
-		panic(http.ErrAbortHandler)
-	}
-	conn, _, err := hj.Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		tcp.SetLinger(0) // without it the close below still is an error for the client
-	}
-	conn.Close()
+	return wire.Answer{Status: http.StatusOK, Body: []byte(`{"ok":true}`)}
 }

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -55,29 +54,6 @@ func TestChaosErrors(t *testing.T) {
 	f := l.finish()
 	if f.refunds("done") != 1 || f.Tables["done"].Clock != start+1 || len(f.Events["crm"]) != 0 {
 		t.Errorf("something was executed: %s", f.tables)
-	}
-}
-
-func TestNthCountsPerRule(t *testing.T) {
-	c := newChaos([]*rule{
-		{system: "a", nth: 2, mode: modeError, status: 500},
-		{nth: 3, mode: modeUnreachable},
-		{system: "a", operation: "GET /a/x", mode: modeLostResponse},
-		{nth: 3, mode: modeBefore},
-	})
-	var got []string
-	for _, call := range []string{"a GET /a/y", "b GET /b/x", "a GET /a/x", "a GET /a/x", "a GET /a/y"} {
-		system, op, _ := strings.Cut(call, " ")
-		p := c.next(system, op)
-		mode := "-"
-		if p.failure != nil {
-			mode = p.failure.mode
-		}
-		got = append(got, mode+strings.Repeat("+before", len(p.before)))
-	}
-	// The third call: the first rule that fires wins, though two others would.
-	if want := "- - error+before lost_response -"; strings.Join(got, " ") != want {
-		t.Errorf("%v, want %s", got, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	sl "go.starlark.net/starlark"
 
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -118,43 +119,43 @@ func ParseWorld(file string, text []byte) (*World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}
-	w, s := &World{}, rootShape(file, root)
-	s.members("name", "clock", "systems", "seed")
-	w.Name = s.at("name").text()
-	w.now = s.at("clock").instant()
-	for _, m := range s.at("systems").items("a dict of systems") {
-		m.named(systemName, m.key)
-		w.Systems = append(w.Systems, readSystem(m.key, m.shape))
+	w, s := &World{}, shape.Of(file+": root", root)
+	s.Members("name", "clock", "systems", "seed")
+	w.Name = s.At("name").Text()
+	w.now = timeOf(s.At("clock"))
+	for _, m := range s.At("systems").Items("a dict of systems") {
+		m.Named(systemName, m.Key)
+		w.Systems = append(w.Systems, readSystem(m.Key, m.Value))
 	}
-	if !s.at("seed").none() {
-		for _, m := range s.at("seed").items("a dict of functions") {
-			sys := w.system(m.key)
+	if !s.At("seed").None() {
+		for _, m := range s.At("seed").Items("a dict of functions") {
+			sys := w.system(m.Key)
 			if sys == nil {
-				m.failf("there is no system %q%s", m.key, graph.DidYouMean(m.key, w.systemNames()))
+				m.Failf("there is no system %q%s", m.Key, graph.DidYouMean(m.Key, w.systemNames()))
 				continue
 			}
-			sys.seed = m.function()
+			sys.seed = m.Function()
 		}
 	}
 	for _, sys := range w.Systems {
 		w.operations = append(w.operations, sys.operations...)
 	}
-	w.checkRoutes(s.at("systems"))
-	if *s.err != nil {
-		return nil, fmt.Errorf("read %w", *s.err)
+	w.checkRoutes(s.At("systems"))
+	if s.Err() != nil {
+		return nil, fmt.Errorf("read %w", s.Err())
 	}
 	return w, nil
 }
 
-// instant is a time in RFC 3339.
-func (s shape) instant() int64 {
-	t, err := time.Parse(time.RFC3339, s.text())
+// timeOf is a time in RFC 3339, in Unix seconds.
+func timeOf(s shape.Value) int64 {
+	t, err := time.Parse(time.RFC3339, s.Text())
 	if err != nil {
-		s.failf("a time such as 2026-01-15T12:00:00Z is meant")
+		s.Failf("a time such as 2026-01-15T12:00:00Z is meant")
 		return 0
 	}
 	if t.Unix() < lead || t.Unix() > maxTime {
-		s.failf("the time is not in the years 1970…9999")
+		s.Failf("the time is not in the years 1970…9999")
 	}
 	return t.Unix()
 }
@@ -193,90 +194,90 @@ func (w *World) patterns() []string {
 	return out
 }
 
-func readSystem(name string, s shape) *System {
+func readSystem(name string, s shape.Value) *System {
 	sys := &System{Name: name, idempotency: true}
-	s.members("tables", "operations", "idempotency")
-	if i := s.at("idempotency"); !i.none() {
-		sys.idempotency = i.oneOf("header", "none") == "header"
+	s.Members("tables", "operations", "idempotency")
+	if i := s.At("idempotency"); !i.None() {
+		sys.idempotency = i.OneOf("header", "none") == "header"
 	}
-	for _, m := range s.at("tables").items("a dict of tables") {
-		m.named(fieldName, m.key)
+	for _, m := range s.At("tables").Items("a dict of tables") {
+		m.Named(fieldName, m.Key)
 		for _, t := range sys.tables {
-			if strings.EqualFold(t.name, m.key) { // SQLite's names have no case
-				m.failf("the table %q differs only in case", t.name)
+			if strings.EqualFold(t.name, m.Key) { // SQLite's names have no case
+				m.Failf("the table %q differs only in case", t.name)
 			}
 		}
-		sys.tables = append(sys.tables, readTable(m.key, m.shape))
+		sys.tables = append(sys.tables, readTable(m.Key, m.Value))
 	}
-	for _, m := range s.at("operations").items("a dict of operations") {
-		sys.operations = append(sys.operations, readOperation(sys, m.key, m.shape))
+	for _, m := range s.At("operations").Items("a dict of operations") {
+		sys.operations = append(sys.operations, readOperation(sys, m.Key, m.Value))
 	}
 	return sys
 }
 
-func readTable(name string, s shape) *table {
+func readTable(name string, s shape.Value) *table {
 	t := &table{name: name}
-	s.members("key", "prefix", "columns")
-	t.key = s.at("key").text()
-	if p := s.at("prefix"); !p.none() {
-		text := p.text()
+	s.Members("key", "prefix", "columns")
+	t.key = s.At("key").Text()
+	if p := s.At("prefix"); !p.None() {
+		text := p.Text()
 		t.prefix = &text
 	}
-	for _, m := range s.at("columns").items("a dict of column types") {
-		m.named(fieldName, m.key)
+	for _, m := range s.At("columns").Items("a dict of column types") {
+		m.Named(fieldName, m.Key)
 		for _, c := range t.columns {
-			if strings.EqualFold(c.name, m.key) {
-				m.failf("the column %q differs only in case", c.name)
+			if strings.EqualFold(c.name, m.Key) {
+				m.Failf("the column %q differs only in case", c.name)
 			}
 		}
-		t.columns = append(t.columns, column{m.key, m.oneOf(columnTypes...)})
+		t.columns = append(t.columns, column{m.Key, m.OneOf(columnTypes...)})
 	}
 	key, ok := t.column(t.key)
 	switch {
 	case !ok:
-		s.at("key").failf("there is no column %q%s", t.key, graph.DidYouMean(t.key, t.columnNames()))
+		s.At("key").Failf("there is no column %q%s", t.key, graph.DidYouMean(t.key, t.columnNames()))
 	case key.kind != "string" && key.kind != "int":
-		s.at("key").failf("the key is a string or an int, not %s", key.kind)
+		s.At("key").Failf("the key is a string or an int, not %s", key.kind)
 	case key.kind == "int" && t.prefix != nil:
-		s.at("prefix").failf("a key of type int has no prefix")
+		s.At("prefix").Failf("a key of type int has no prefix")
 	}
 	return t
 }
 
-func readOperation(sys *System, pattern string, s shape) *Operation {
+func readOperation(sys *System, pattern string, s shape.Value) *Operation {
 	op := &Operation{Pattern: pattern, system: sys}
-	s.members("fn", "doc", "params", "internal")
-	op.fn = s.at("fn").function()
-	if d := s.at("doc"); !d.none() {
-		op.Doc = d.text()
+	s.Members("fn", "doc", "params", "internal")
+	op.fn = s.At("fn").Function()
+	if d := s.At("doc"); !d.None() {
+		op.Doc = d.Text()
 	}
-	if i := s.at("internal"); !i.none() {
-		op.Internal = i.flag()
+	if i := s.At("internal"); !i.None() {
+		op.Internal = i.Flag()
 	}
-	if p := s.at("params"); !p.none() {
-		for _, m := range p.items("a dict of types") {
-			op.Params = append(op.Params, Param{m.key, m.oneOf(columnTypes...)})
+	if p := s.At("params"); !p.None() {
+		for _, m := range p.Items("a dict of types") {
+			op.Params = append(op.Params, Param{m.Key, m.OneOf(columnTypes...)})
 		}
 	}
 	var ok bool
 	if op.Method, op.Path, ok = strings.Cut(pattern, " "); !ok || !slices.Contains(methods, op.Method) {
-		s.failf("METHOD /%s/… is meant; METHOD is one of %s", sys.Name, strings.Join(methods, ", "))
+		s.Failf("METHOD /%s/… is meant; METHOD is one of %s", sys.Name, strings.Join(methods, ", "))
 		return op
 	}
 	rest, ok := strings.CutPrefix(op.Path, "/"+sys.Name+"/")
 	if !ok {
-		s.failf("the path begins with /%s/", sys.Name)
+		s.Failf("the path begins with /%s/", sys.Name)
 		return op
 	}
 	op.segments = append([]string{sys.Name}, strings.Split(rest, "/")...)
 	tool := []string{sys.Name, strings.ToLower(op.Method)}
 	for _, seg := range op.segments[1:] {
 		if !pathSegment.MatchString(seg) || seg == "." || seg == ".." {
-			s.failf("%q is no part of a path", seg)
+			s.Failf("%q is no part of a path", seg)
 		}
 		name, isVar := variable(seg)
 		if isVar && slices.Contains(op.Variables, name) {
-			s.failf("the variable %q stands twice in the path", name)
+			s.Failf("the variable %q stands twice in the path", name)
 		}
 		if isVar {
 			op.Variables = append(op.Variables, name)
@@ -285,7 +286,7 @@ func readOperation(sys *System, pattern string, s shape) *Operation {
 	}
 	op.Name = strings.Join(tool, "_")
 	if len(op.Name) > maxToolName {
-		s.failf("the tool's name %s is longer than %d", op.Name, maxToolName)
+		s.Failf("the tool's name %s is longer than %d", op.Name, maxToolName)
 	}
 	return op
 }
@@ -300,7 +301,7 @@ func variable(segment string) (name string, is bool) {
 
 // checkRoutes refuses operations that no request could tell apart, and tools of
 // one name.
-func (w *World) checkRoutes(s shape) {
+func (w *World) checkRoutes(s shape.Value) {
 	routes, tools := map[string]string{}, map[string]string{}
 	for _, op := range w.operations {
 		route := op.Method
@@ -310,12 +311,12 @@ func (w *World) checkRoutes(s shape) {
 			}
 			route += "/" + seg
 		}
-		at := s.at(op.system.Name).at("operations").at(op.Pattern)
+		at := s.At(op.system.Name).At("operations").At(op.Pattern)
 		if other, ok := routes[route]; ok {
-			at.failf("every request for it is one for %q, too", other)
+			at.Failf("every request for it is one for %q, too", other)
 		}
 		if other, ok := tools[op.Name]; ok {
-			at.failf("its tool has the name %s, as that of %q has", op.Name, other)
+			at.Failf("its tool has the name %s, as that of %q has", op.Name, other)
 		}
 		routes[route], tools[op.Name] = op.Pattern, op.Pattern
 	}

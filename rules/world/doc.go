@@ -10,8 +10,6 @@
 //	                  │
 //	                  └─ run.jsonl  tables.json  events.json
 //
-//	   events.json ── Recording ── HTTP, chaos ── the extractor
-//
 // Vocabulary. A World is the definition: systems, tables, operations, seeds. A
 // Scenario is what happens in it: request, chaos, prior runs. An Act is one run
 // of a scenario, with its databases (one SQLite file a system, scratch). A call

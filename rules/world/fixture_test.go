@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/evalbuild/eval/rules/world/wire"
 )
 
 const start = 1768477200 // 2026-01-15T11:40:00Z
@@ -91,7 +93,7 @@ func serveOn(t testing.TB, h http.Handler) (string, *http.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := NewServer(h)
+	srv := wire.NewServer(h)
 	go srv.Serve(ln)
 	t.Cleanup(func() { srv.Close() })
 	return "http://" + ln.Addr().String(), srv

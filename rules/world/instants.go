@@ -6,14 +6,6 @@ import (
 	"github.com/evalbuild/eval/starlark"
 )
 
-// The instants of an act, in their order.
-const (
-	atStart   = "start"   // seeds and prior runs are done
-	atDone    = "done"    // the agent has ended
-	atSettled = "settled" // the window has passed; nothing else has happened
-	atAfter   = "after"   // after_settlement has run; without one as settled
-)
-
 // An instant is the state at a moment. Events never change, so their number is
 // all that it needs of them.
 type instant struct {

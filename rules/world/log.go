@@ -1,10 +1,9 @@
 package world
 
 import (
-	"net/http"
-
 	sl "go.starlark.net/starlark"
 
+	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -17,15 +16,15 @@ type journal struct {
 }
 
 // add appends a call and what the agent saw of it.
-func (l *journal) add(c call, op *Operation, body sl.Value, out answer) error {
+func (l *journal) add(c call, op *Operation, body sl.Value, out wire.Answer) error {
 	operation, status, seen := "", 0, sl.Value(sl.None)
 	if op != nil {
 		operation = op.Pattern
 	}
-	if !out.cut {
-		status = out.status
+	if !out.Cut {
+		status = out.Status
 		var err error
-		if seen, err = out.value(); err != nil {
+		if seen, err = out.Value(); err != nil {
 			return err
 		}
 	}
@@ -35,7 +34,7 @@ func (l *journal) add(c call, op *Operation, body sl.Value, out answer) error {
 	}
 	l.calls++
 	entry := mapping("n", sl.MakeInt64(l.calls), "operation", sl.String(operation), "path", sl.String(c.url.EscapedPath()), // as req.path has it: a / in a variable stays apart
-		"query", queryDict(c.url), "key", key, "body", body, "delivered", sl.Bool(!out.cut), "status", sl.MakeInt(status), "reply", seen)
+		"query", queryDict(c.url), "key", key, "body", body, "delivered", sl.Bool(!out.Cut), "status", sl.MakeInt(status), "reply", seen)
 	// Without these two a replay could not make the call again.
 	extra := mapping()
 	if op == nil {
@@ -51,14 +50,6 @@ func (l *journal) add(c call, op *Operation, body sl.Value, out answer) error {
 	return err
 }
 
-// value is the body of a reply as the agent decodes it.
-func (a answer) value() (sl.Value, error) {
-	if !hasBody(a.status) {
-		return sl.None, nil
-	}
-	return starlark.ParseJSON(a.body)
-}
-
 // bytes are the whole file.
 func (l *journal) bytes() ([]byte, error) {
 	if l.report == nil {
@@ -66,12 +57,4 @@ func (l *journal) bytes() ([]byte, error) {
 	}
 	line, err := starlark.AppendJSON(nil, mapping("report", l.report))
 	return append(append(l.lines[:len(l.lines):len(l.lines)], line...), '\n'), err
-}
-
-// statusText is the text of an error that chaos makes.
-func statusText(status int) string {
-	if t := http.StatusText(status); t != "" {
-		return t
-	}
-	return "Error"
 }

@@ -11,6 +11,7 @@ import (
 	sl "go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
+	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -87,20 +88,6 @@ type request struct {
 	key   string // Idempotency-Key; "": none
 }
 
-// A reply is what an operation answered; body is canonical JSON.
-type reply struct {
-	status int
-	body   []byte
-}
-
-func errorReply(status int, text string) reply {
-	b, err := starlark.AppendJSON(nil, mapping("error", sl.String(text)))
-	if err != nil {
-		panic(err) // a dict of strings
-	}
-	return reply{status, b}
-}
-
 // mapping is a dict of names and values in turn.
 func mapping(pairs ...any) *sl.Dict {
 	d := sl.NewDict(len(pairs) / 2)
@@ -114,14 +101,14 @@ func mapping(pairs ...any) *sl.Dict {
 
 // perform executes a request as one transaction. Without keep it is rolled back
 // whatever the reply, and leaves nothing. An error is a fault.
-func (a *Act) perform(r request, keep bool) (reply, error) {
+func (a *Act) perform(r request, keep bool) (wire.Answer, error) {
 	if why := r.op.refuse(r.body); why != "" {
-		return errorReply(http.StatusBadRequest, why), nil
+		return wire.Refusal(http.StatusBadRequest, why), nil
 	}
 	d := a.databases[r.op.system.Name]
 	t, err := d.begin(a.clock.now, r.actor, false)
 	if err != nil {
-		return reply{}, err
+		return wire.Answer{}, err
 	}
 	rep, commit, err := a.inside(t, r)
 	commit = commit && keep && err == nil
@@ -129,7 +116,7 @@ func (a *Act) perform(r request, keep bool) (reply, error) {
 		err = e
 	}
 	if err != nil {
-		return reply{}, fmt.Errorf("run %s: %w", r.op.Pattern, err)
+		return wire.Answer{}, fmt.Errorf("run %s: %w", r.op.Pattern, err)
 	}
 	if commit && t.wrote {
 		a.clock.tick()
@@ -139,38 +126,38 @@ func (a *Act) perform(r request, keep bool) (reply, error) {
 
 // inside is what of perform happens in the transaction; commit says whether it
 // may be kept.
-func (a *Act) inside(t *transaction, r request) (rep reply, commit bool, err error) {
+func (a *Act) inside(t *transaction, r request) (rep wire.Answer, commit bool, err error) {
 	d := t.db
 	keyed := r.key != "" && d.system.idempotency
 	var asked []byte
 	if keyed {
 		if asked, err = r.identity(); err != nil {
-			return reply{}, false, err
+			return wire.Answer{}, false, err
 		}
 		rows, err := d.query(`SELECT request, status, body FROM "#replies" WHERE operation = ? AND key = ?`, r.op.Pattern, r.key)
 		if err != nil {
-			return reply{}, false, err
+			return wire.Answer{}, false, err
 		}
 		if len(rows) > 0 && rows[0][0].(string) != string(asked) {
-			return errorReply(http.StatusUnprocessableEntity, "the Idempotency-Key was used with another request"), false, nil
+			return wire.Refusal(http.StatusUnprocessableEntity, "the Idempotency-Key was used with another request"), false, nil
 		}
 		if len(rows) > 0 {
-			return reply{int(rows[0][1].(int64)), []byte(rows[0][2].(string))}, false, nil
+			return wire.Answer{Status: int(rows[0][1].(int64)), Body: []byte(rows[0][2].(string))}, false, nil
 		}
 	}
 	db, emit := t.values()
 	v, err := callPortable(a.ctx, r.op.fn, sl.Tuple{a.reqValue(r), db, emit}, nil, stepLimit, a.print)
 	if err != nil {
-		return reply{}, false, err
+		return wire.Answer{}, false, err
 	}
 	if rep, err = readReply(v); err != nil {
-		return reply{}, false, err
+		return wire.Answer{}, false, err
 	}
-	if rep.status >= 400 {
+	if rep.Status >= 400 {
 		return rep, false, nil
 	}
 	if keyed {
-		_, err = d.run(`INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(asked), rep.status, string(rep.body))
+		_, err = d.run(`INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(asked), rep.Status, string(rep.Body))
 	}
 	return rep, err == nil, err
 }
@@ -232,10 +219,10 @@ func (op *Operation) refuse(body sl.Value) string {
 }
 
 // readReply reads what an operation returned.
-func readReply(v sl.Value) (reply, error) {
+func readReply(v sl.Value) (wire.Answer, error) {
 	s, ok := v.(*starlarkstruct.Struct)
 	if !ok || !slices.Equal(s.AttrNames(), []string{"body", "status"}) {
-		return reply{}, fmt.Errorf("it returned %s; ok(…) or error(…) is meant", shorten(v))
+		return wire.Answer{}, fmt.Errorf("it returned %s; ok(…) or error(…) is meant", shorten(v))
 	}
 	body, _ := s.Attr("body")
 	st, _ := s.Attr("status")
@@ -245,21 +232,16 @@ func readReply(v sl.Value) (reply, error) {
 		n, fits = i.Int64()
 	}
 	if !fits || n < 200 || n > 599 {
-		return reply{}, fmt.Errorf("it returned the status %s; 200…599 is meant", shorten(st))
+		return wire.Answer{}, fmt.Errorf("it returned the status %s; 200…599 is meant", shorten(st))
 	}
-	if body != sl.None && !hasBody(int(n)) {
-		return reply{}, fmt.Errorf("it returned a body with the status %d, which has none", n)
+	if body != sl.None && !wire.HasBody(int(n)) {
+		return wire.Answer{}, fmt.Errorf("it returned a body with the status %d, which has none", n)
 	}
 	b, err := starlark.AppendJSON(nil, body)
 	if err != nil {
-		return reply{}, fmt.Errorf("its reply: %w", err)
+		return wire.Answer{}, fmt.Errorf("its reply: %w", err)
 	}
-	return reply{int(n), b}, nil
-}
-
-// hasBody says whether HTTP lets a reply of that status have a body.
-func hasBody(status int) bool {
-	return status != http.StatusNoContent && status != http.StatusResetContent && status != http.StatusNotModified
+	return wire.Answer{Status: int(n), Body: b}, nil
 }
 
 // shorten is a value as an error shows it.

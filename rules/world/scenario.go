@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	sl "go.starlark.net/starlark"
 
+	"github.com/evalbuild/eval/rules/world/chaos"
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -19,7 +20,7 @@ type Scenario struct {
 	Request sl.Value // a dict, frozen
 	Window  int64    // seconds from the agent's end to the re-check
 
-	chaos  []*rule
+	chaos  []*chaos.Rule
 	priors []prior     // oldest first
 	script sl.Callable // of the prior runs
 	after  sl.Callable // runs settleDelay after the re-check; may be nil
@@ -42,73 +43,62 @@ func ParseScenario(file string, text []byte, w *World) (*Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}
-	sc, s := &Scenario{}, rootShape(file, root)
-	s.members("actor", "window", "request", "task", "chaos", "prior_runs", "script", "after_settlement")
-	sc.Actor = s.at("actor").text()
-	sc.Task = s.at("task").text()
-	sc.Request = s.at("request").dict()
-	sc.Window = s.at("window").number(0, maxSpan)
-	for _, r := range s.at("chaos").list("a list of rules") {
+	sc, s := &Scenario{}, shape.Of(file+": root", root)
+	s.Members("actor", "window", "request", "task", "chaos", "prior_runs", "script", "after_settlement")
+	sc.Actor = s.At("actor").Text()
+	sc.Task = s.At("task").Text()
+	sc.Request = s.At("request").Dict()
+	sc.Window = s.At("window").Number(0, maxSpan)
+	for _, r := range s.At("chaos").List("a list of rules") {
 		sc.chaos = append(sc.chaos, readRule(r, w))
 	}
-	if f := s.at("script"); !f.none() {
-		sc.script = f.function()
+	if f := s.At("script"); !f.None() {
+		sc.script = f.Function()
 	}
-	if f := s.at("after_settlement"); !f.none() {
-		sc.after = f.function()
+	if f := s.At("after_settlement"); !f.None() {
+		sc.after = f.Function()
 	}
-	for _, p := range s.at("prior_runs").list("a list of runs") {
-		p.members("request", "task", "ago")
-		sc.priors = append(sc.priors, prior{p.path, p.at("request").dict(), p.at("task").text(), p.at("ago").number(1, maxSpan)})
+	for _, p := range s.At("prior_runs").List("a list of runs") {
+		p.Members("request", "task", "ago")
+		sc.priors = append(sc.priors, prior{p.Path(), p.At("request").Dict(), p.At("task").Text(), p.At("ago").Number(1, maxSpan)})
 	}
 	slices.SortStableFunc(sc.priors, func(a, b prior) int { return cmp.Compare(b.ago, a.ago) })
 	if len(sc.priors) > 0 && sc.script == nil {
-		s.at("script").failf("prior runs need a script")
+		s.At("script").Failf("prior runs need a script")
 	}
-	if *s.err != nil {
-		return nil, fmt.Errorf("read %w", *s.err)
+	if s.Err() != nil {
+		return nil, fmt.Errorf("read %w", s.Err())
 	}
 	return sc, nil
 }
 
-func readRule(s shape, w *World) *rule {
-	r := &rule{}
-	s.members("client", "system", "operation", "nth", "mode", "status", "fn")
-	s.at("client").oneOf("agent")
-	if sys := s.at("system"); !sys.none() {
-		r.system = sys.text()
-		if w.system(r.system) == nil {
-			sys.failf("there is no system %q%s", r.system, graph.DidYouMean(r.system, w.systemNames()))
+func readRule(s shape.Value, w *World) *chaos.Rule {
+	r := &chaos.Rule{}
+	s.Members("client", "system", "operation", "nth", "mode", "status", "fn")
+	s.At("client").OneOf("agent")
+	if sys := s.At("system"); !sys.None() {
+		r.System = sys.Text()
+		if w.system(r.System) == nil {
+			sys.Failf("there is no system %q%s", r.System, graph.DidYouMean(r.System, w.systemNames()))
 		}
 	}
-	if o := s.at("operation"); !o.none() {
-		r.operation = o.text()
-		op := w.operation(r.operation)
+	if o := s.At("operation"); !o.None() {
+		r.Operation = o.Text()
+		op := w.operation(r.Operation)
 		switch {
 		case op == nil:
-			o.failf("there is no operation %q%s", r.operation, graph.DidYouMean(r.operation, w.patterns()))
+			o.Failf("there is no operation %q%s", r.Operation, graph.DidYouMean(r.Operation, w.patterns()))
 		case op.Internal:
-			o.failf("%q is internal: no agent calls it", r.operation)
-		case r.system != "" && op.system.Name != r.system:
-			o.failf("%q is no operation of %s", r.operation, r.system)
+			o.Failf("%q is internal: no agent calls it", r.Operation)
+		case r.System != "" && op.system.Name != r.System:
+			o.Failf("%q is no operation of %s", r.Operation, r.System)
 		}
 	}
-	r.readWhen(s, strings.Fields("lost_response phantom_success error unreachable before rewrite"))
-	if fn := s.at("fn"); r.mode == modeBefore || r.mode == modeRewrite {
-		r.fn = fn.function()
-	} else if !fn.none() {
-		fn.failf("%s takes no function", r.mode)
+	r.ReadWhen(s, chaos.LostResponse, chaos.PhantomSuccess, chaos.Error, chaos.Unreachable, chaos.Before, chaos.Rewrite)
+	if fn := s.At("fn"); r.Mode == chaos.Before || r.Mode == chaos.Rewrite {
+		r.Fn = fn.Function()
+	} else if !fn.None() {
+		fn.Failf("%s takes no function", r.Mode)
 	}
 	return r
-}
-
-// readWhen reads what the rules of agents and of extractors have in common.
-func (r *rule) readWhen(s shape, modes []string) {
-	if n := s.at("nth"); !n.none() {
-		r.nth = int(n.number(1, 1_000_000))
-	}
-	r.mode = s.at("mode").oneOf(modes...)
-	if st := s.at("status"); r.mode == modeError {
-		r.status = int(st.number(400, 599))
-	}
 }

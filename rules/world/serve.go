@@ -13,6 +13,8 @@ import (
 	sl "go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 
+	"github.com/evalbuild/eval/rules/world/chaos"
+	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -34,7 +36,7 @@ type Act struct {
 	mu        sync.Mutex
 	clock     clock
 	databases map[string]*database // nil: no folder was made
-	chaos     *chaos
+	calls     *chaos.Counter       // of the agent
 	journal   journal
 	instants  []instant
 	fault     error // the first
@@ -45,7 +47,7 @@ type Act struct {
 // ready for the agent. What functions print goes to print. Close must be called
 // also after an error of Finish.
 func Start(ctx context.Context, w *World, sc *Scenario, folder string, print func(string)) (*Act, error) {
-	a := &Act{ctx: ctx, world: w, scenario: sc, folder: folder, print: print, chaos: newChaos(sc.chaos)}
+	a := &Act{ctx: ctx, world: w, scenario: sc, folder: folder, print: print, calls: chaos.NewCounter(sc.chaos)}
 	if err := a.start(); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
@@ -83,7 +85,7 @@ func (a *Act) start() error {
 		}
 	}
 	a.clock.set(start)
-	return a.keep(atStart)
+	return a.keep(wire.AtStart)
 }
 
 func (a *Act) dbFolder() string { return filepath.Join(a.folder, "db") }
@@ -118,8 +120,8 @@ func (a *Act) runPrior(p prior) error {
 		if err != nil {
 			return nil, err
 		}
-		v, err := out.value()
-		return structOf("ok", sl.Bool(out.status < 400), "status", sl.MakeInt(out.status), "body", v), err
+		v, err := out.Value()
+		return structOf("ok", sl.Bool(out.Status < 400), "status", sl.MakeInt(out.Status), "body", v), err
 	})
 	_, err := callPortable(a.ctx, a.scenario.script, sl.Tuple{task, call}, nil, stepLimit, a.print)
 	return err
@@ -138,8 +140,8 @@ func (a *Act) incident(fn sl.Callable) error {
 		if err != nil {
 			return nil, err
 		}
-		v, err := out.value()
-		return structOf("status", sl.MakeInt(out.status), "body", v), err
+		v, err := out.Value()
+		return structOf("status", sl.MakeInt(out.Status), "body", v), err
 	})
 	_, err := callPortable(a.ctx, fn, sl.Tuple{a.scenario.Request, call}, nil, stepLimit, a.print)
 	return err
@@ -157,29 +159,28 @@ func structOf(pairs ...any) sl.Value {
 // direct executes "METHOD /path" without chaos and log. Without internal it sees
 // what agents see; with it an unknown operation is an error, since only a
 // definition can have named it.
-func (a *Act) direct(operation string, body sl.Value, actor string, internal bool) (answer, error) {
+func (a *Act) direct(operation string, body sl.Value, actor string, internal bool) (wire.Answer, error) {
 	method, target, _ := strings.Cut(operation, " ")
 	u, err := url.ParseRequestURI(target)
 	if err != nil {
-		return answer{}, fmt.Errorf("call %q: METHOD /path is meant", operation)
+		return wire.Answer{}, fmt.Errorf("call %q: METHOD /path is meant", operation)
 	}
 	data, err := starlark.AppendJSON(nil, body)
 	if err != nil {
-		return answer{}, fmt.Errorf("call %q: body: %w", operation, err)
+		return wire.Answer{}, fmt.Errorf("call %q: body: %w", operation, err)
 	}
 	m, allowed := a.world.route(method, u.EscapedPath(), internal)
 	if m.op == nil && internal {
-		return answer{}, fmt.Errorf("call %q: there is no such operation", operation)
+		return wire.Answer{}, fmt.Errorf("call %q: there is no such operation", operation)
 	}
 	if m.op == nil {
-		return noRoute(allowed), nil
+		return wire.NoRoute(allowed), nil
 	}
 	// A copy: the operation may change its body, and the caller's may be frozen.
 	if body, err = starlark.ParseJSON(data); err != nil {
-		return answer{}, err
+		return wire.Answer{}, err
 	}
-	rep, err := a.perform(request{m, u.EscapedPath(), queryDict(u), body, actor, ""}, true)
-	return answer{reply: rep}, err
+	return a.perform(request{m, u.EscapedPath(), queryDict(u), body, actor, ""}, true)
 }
 
 func (a *Act) isDown() bool {
@@ -227,15 +228,15 @@ func (a *Act) Finish() error {
 
 // settle takes the instants after the agent's end.
 func (a *Act) settle() error {
-	if err := a.keep(atDone); err != nil {
+	if err := a.keep(wire.AtDone); err != nil {
 		return err
 	}
 	settled := a.instants[len(a.instants)-1]
 	a.clock.set(a.clock.now + a.scenario.Window)
-	settled.name, settled.clock = atSettled, a.clock.now
+	settled.name, settled.clock = wire.AtSettled, a.clock.now
 	a.instants = append(a.instants, settled)
 	if a.scenario.after == nil {
-		settled.name = atAfter
+		settled.name = wire.AtAfter
 		a.instants = append(a.instants, settled)
 		return nil
 	}
@@ -243,7 +244,7 @@ func (a *Act) settle() error {
 	if err := a.incident(a.scenario.after); err != nil {
 		return fmt.Errorf("run after_settlement: %w", err)
 	}
-	return a.keep(atAfter)
+	return a.keep(wire.AtAfter)
 }
 
 // writeFile writes a file whole or not at all.

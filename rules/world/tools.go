@@ -11,6 +11,7 @@ import (
 
 	sl "go.starlark.net/starlark"
 
+	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -37,14 +38,14 @@ func (ops Operations) AppendJSON(b []byte) ([]byte, error) {
 func (a *Act) Do(_ context.Context, operation string, args map[string]any, key string) (status int, body any, delivered bool) {
 	c, err := newCall(operation, args, key)
 	if err != nil {
-		rep := errorReply(http.StatusBadRequest, err.Error())
-		return rep.status, json.RawMessage(rep.body), true
+		rep := wire.Refusal(http.StatusBadRequest, err.Error())
+		return rep.Status, json.RawMessage(rep.Body), true
 	}
 	out := a.answer(c)
-	if out.cut {
+	if out.Cut {
 		return 0, nil, false
 	}
-	return out.status, json.RawMessage(out.body), true
+	return out.Status, json.RawMessage(out.Body), true
 }
 
 func newCall(operation string, args map[string]any, key string) (call, error) {

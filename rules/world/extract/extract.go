@@ -13,7 +13,7 @@ import (
 
 // instants are the moments that are read, in order. The last one is what the
 // final verdict is about.
-var instants = []string{"done", "settled", "after"}
+var instants = []string{wire.AtDone, wire.AtSettled, wire.AtAfter}
 
 // Facts is what could be read.
 type Facts struct {
@@ -88,7 +88,7 @@ func readClock(ctx context.Context, world *wire.Client) (map[string]int64, error
 		return nil, err
 	}
 	o := wire.Open("", v)
-	names := append([]string{"start"}, instants...)
+	names := append([]string{wire.AtStart}, instants...)
 	o.Only(names...)
 	clock := map[string]int64{}
 	for i, name := range names {

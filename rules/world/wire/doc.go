@@ -1,10 +1,10 @@
-// Package wire is what the clients of a world have in common: agents, replays
+// Package wire is what passes between a world and its clients: agents, replays
 // and the extractor.
 //
 //	agent    ─┐                   ┌─ operations, /report
 //	replay   ─┼─ Client ── HTTP ──┤
 //	extractor─┘    │              └─ /{system}/events, /clock
-//	               └ Reply: delivered, or cut
+//	               └ Reply        └ Answer: a reply, or a cut
 //
 // A lost reply is a fact about the world, so a Client keeps it apart from all
 // else that can go wrong: a connection that the server cut is a Reply that was

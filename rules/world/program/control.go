@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"context"
@@ -13,16 +13,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evalbuild/eval/rules/world"
+	"github.com/evalbuild/eval/rules/world/wire"
 )
 
 // endTime is how long requests that are being answered when the client ends may
 // take.
 const endTime = 5 * time.Second
 
-// serveUntilEnd serves h on the listener that the first message on stdin, a unix
+// ServeUntilEnd serves h on the listener that the first message on stdin, a unix
 // socket, carries, until stdin ends. Then requests that are under way are done.
-func serveUntilEnd(stdin *os.File, h http.Handler) error {
+func ServeUntilEnd(stdin *os.File, h http.Handler) error {
 	conn, err := controlSocket(stdin)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func serveUntilEnd(stdin *os.File, h http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("receive listener: %w", err)
 	}
-	srv := world.NewServer(h)
+	srv := wire.NewServer(h)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ln) }()
 	ended := make(chan error, 1)

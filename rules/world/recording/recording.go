@@ -1,4 +1,9 @@
-package world
+// Package recording serves what an act has left behind.
+//
+//	events.json ── Recording ── HTTP, chaos ── the extractor
+//
+// It needs no databases: the extractor's server is a small program.
+package recording
 
 import (
 	"bytes"
@@ -11,6 +16,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/evalbuild/eval/rules/world/chaos"
+	"github.com/evalbuild/eval/rules/world/shape"
+	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -21,7 +29,7 @@ type Recording struct {
 	systems map[string]map[string]read
 
 	mu    sync.Mutex
-	chaos *chaos
+	calls *chaos.Counter
 }
 
 // A read is what one system gives at one instant.
@@ -30,9 +38,9 @@ type read struct {
 	events [][]byte
 }
 
-// ParseRecording reads events.json and chaos.json; their names in errors are
-// eventsFile and chaosFile.
-func ParseRecording(eventsFile string, events []byte, chaosFile string, chaos []byte) (*Recording, error) {
+// Parse reads events.json and chaos.json; their names in errors are eventsFile
+// and chaosFile.
+func Parse(eventsFile string, events []byte, chaosFile string, plan []byte) (*Recording, error) {
 	var in struct {
 		Instants map[string]struct {
 			Clock int64            `json:"clock"`
@@ -44,7 +52,7 @@ func ParseRecording(eventsFile string, events []byte, chaosFile string, chaos []
 		return nil, fmt.Errorf("read %s: %w", eventsFile, err)
 	}
 	rec := &Recording{systems: map[string]map[string]read{}}
-	names := []string{atStart, atDone, atSettled, atAfter}
+	names := []string{wire.AtStart, wire.AtDone, wire.AtSettled, wire.AtAfter}
 	clocks := []byte("{")
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		if _, ok := in.Instants[name]; !ok {
@@ -73,80 +81,75 @@ func ParseRecording(eventsFile string, events []byte, chaosFile string, chaos []
 			rec.systems[system][name] = read{in.Instants[name].Clock, texts[:n]}
 		}
 	}
-	rules, err := rec.readChaos(chaosFile, chaos)
-	rec.chaos = newChaos(rules)
+	rules, err := rec.readChaos(chaosFile, plan)
+	rec.calls = chaos.NewCounter(rules)
 	return rec, err
 }
 
-func (rec *Recording) readChaos(file string, text []byte) ([]*rule, error) {
+func (rec *Recording) readChaos(file string, text []byte) ([]*chaos.Rule, error) {
 	v, err := starlark.ParseJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	s := shape{path: file, v: v, err: new(error)}
-	var rules []*rule
-	for _, one := range s.list("a list of rules") {
-		r := &rule{}
-		one.members("system", "nth", "mode", "status")
-		if sys := one.at("system"); !sys.none() {
-			r.system = sys.text()
-			if rec.systems[r.system] == nil {
-				sys.failf("there is no system %q", r.system)
+	s := shape.Of(file, v)
+	var rules []*chaos.Rule
+	for _, one := range s.List("a list of rules") {
+		r := &chaos.Rule{}
+		one.Members("system", "nth", "mode", "status")
+		if sys := one.At("system"); !sys.None() {
+			r.System = sys.Text()
+			if rec.systems[r.System] == nil {
+				sys.Failf("there is no system %q", r.System)
 			}
 		}
-		r.readWhen(one, []string{modeUnreachable, modeStaleRead, modeError})
-		if r.system != "" {
+		r.ReadWhen(one, chaos.Unreachable, chaos.StaleRead, chaos.Error)
+		if r.System != "" {
 			rules = append(rules, r)
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(rec.systems)) { // each counts its own reads
 			own := *r
-			own.system = name
+			own.System = name
 			rules = append(rules, &own)
 		}
 	}
-	if *s.err != nil {
-		return nil, fmt.Errorf("read %w", *s.err)
+	if s.Err() != nil {
+		return nil, fmt.Errorf("read %w", s.Err())
 	}
 	return rules, nil
 }
 
 // ServeHTTP answers GET /clock and GET /{system}/events?at=done|settled|after.
-func (rec *Recording) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (rec *Recording) ServeHTTP(w http.ResponseWriter, r *http.Request) { rec.answer(r).Send(w) }
+
+func (rec *Recording) answer(r *http.Request) wire.Answer {
 	system, isEvents := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/"), "/events")
 	instants := rec.systems[system]
 	switch {
 	case r.URL.Path != "/clock" && (!isEvents || instants == nil):
-		write(w, noRoute(nil))
-		return
+		return wire.NoRoute(nil)
 	case r.Method != http.MethodGet:
-		write(w, noRoute([]string{http.MethodGet}))
-		return
+		return wire.NoRoute([]string{http.MethodGet})
 	case r.URL.Path == "/clock":
-		write(w, answer{reply: reply{http.StatusOK, rec.clocks}})
-		return
+		return wire.Answer{Status: http.StatusOK, Body: rec.clocks}
 	}
 	at := r.URL.Query().Get("at")
-	if at != atDone && at != atSettled && at != atAfter {
-		write(w, answer{reply: errorReply(http.StatusBadRequest, "at is done, settled or after")})
-		return
+	if at != wire.AtDone && at != wire.AtSettled && at != wire.AtAfter {
+		return wire.Refusal(http.StatusBadRequest, "at is done, settled or after")
 	}
 	rec.mu.Lock()
-	p := rec.chaos.next(system, "")
+	p := rec.calls.Next(system, "")
 	rec.mu.Unlock()
 	from := instants[at]
 	switch {
-	case p.fails(modeUnreachable):
-		write(w, answer{cut: true})
-		return
-	case p.fails(modeError):
-		status := p.failure.status
-		write(w, answer{reply: errorReply(status, statusText(status)), retry: status == http.StatusTooManyRequests})
-		return
-	case p.fails(modeStaleRead):
-		from.events = instants[atStart].events
+	case p.Fails(chaos.Unreachable):
+		return wire.Answer{Cut: true}
+	case p.Fails(chaos.Error):
+		return wire.Failing(p.Failure.Status)
+	case p.Fails(chaos.StaleRead):
+		from.events = instants[wire.AtStart].events
 	}
 	body := append(strconv.AppendInt([]byte(`{"clock":`), from.clock, 10), `,"events":[`...)
 	body = append(body, bytes.Join(from.events, []byte(","))...)
-	write(w, answer{reply: reply{http.StatusOK, append(body, "]}"...)}})
+	return wire.Answer{Status: http.StatusOK, Body: append(body, "]}"...)}
 }

@@ -1,9 +1,13 @@
-package world
+package recording
 
 import (
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/evalbuild/eval/rules/world/wire"
 )
 
 const recorded = `{"instants": {
@@ -43,36 +47,29 @@ func TestRecording(t *testing.T) {
 			`/clock: 200 {"after":771,"done":110,"settled":710,"start":100}`,
 		}},
 	} {
-		rec, err := ParseRecording("events.json", []byte(recorded), "chaos.json", []byte(c.chaos))
+		rec, err := Parse("events.json", []byte(recorded), "chaos.json", []byte(c.chaos))
 		if err != nil {
 			t.Fatal(err)
 		}
-		url, _ := serveOn(t, rec)
+		srv := httptest.NewServer(rec)
+		defer srv.Close()
+		client, err := wire.NewClient(srv.URL, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, want := range c.reads {
 			path, _, _ := strings.Cut(want, ": ")
-			g := ask(t, "GET", url+path, "")
-			if got := path + ": " + strconv.Itoa(g.status) + " " + g.body; got != want {
+			r, err := client.Do(t.Context(), wire.Request{Method: "GET", Target: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := path + ": " + strconv.Itoa(r.Status) + " " + strings.TrimSuffix(string(r.Body), "\n"); got != want {
 				t.Errorf("%s\ngot  %s\nwant %s", c.chaos, got, want)
 			}
 		}
-		if g := ask(t, "POST", url+"/crm/events?at=done", ""); g.status != 405 {
-			t.Errorf("POST: %d", g.status)
+		if r, err := client.Do(t.Context(), wire.Request{Method: "POST", Target: "/crm/events?at=done"}); err != nil || r.Status != 405 {
+			t.Errorf("POST: %d, %v", r.Status, err)
 		}
-	}
-}
-
-// TestRecordingOfAct serves what an act wrote.
-func TestRecordingOfAct(t *testing.T) {
-	l := begin(t, scene{})
-	l.do(refundPath, refundBody)
-	rec, err := ParseRecording("events.json", l.finish().events, "chaos.json", []byte("[]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url, _ := serveOn(t, rec)
-	g := ask(t, "GET", url+"/payments/events?at=done", "")
-	if want := `,{"actor":"agent","at":1768477200,"attrs":{"amount":4500},"kind":"refund_created","seq":4,"subject":"1001"}]}`; !strings.HasSuffix(g.body, want) {
-		t.Errorf("%s\nwant …%s", g.body, want)
 	}
 }
 
@@ -87,7 +84,7 @@ func TestRecordingShapes(t *testing.T) {
 		{``, ``, `[{"mode": "lost_response"}]`, `read chaos.json[0].mode: "lost_response" is none of unreachable, stale_read, error`},
 		{``, ``, `[{"mode": "unreachable", "system": "x"}]`, `read chaos.json[0].system: there is no system "x"`},
 	} {
-		_, err := ParseRecording("events.json", []byte(strings.Replace(recorded, c.old, c.new, 1)), "chaos.json", []byte(c.chaos))
+		_, err := Parse("events.json", []byte(strings.Replace(recorded, c.old, c.new, 1)), "chaos.json", []byte(c.chaos))
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("err = %v\nwant %s", err, c.want)
 		}
