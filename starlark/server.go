@@ -22,14 +22,15 @@ func (v ownValue) tool() graph.Tool {
 }
 
 // A serverValue is native.server(executable, arguments, inputs, outputs, port):
-// what runs beside a run, see graph.Server. outputs maps paths below its working
-// directory to declared files.
+// what runs beside a run, see graph.Server. inputs maps paths below /in to files:
+// no label is in them, so that what is done for one target is done for all.
+// outputs maps paths below its working directory to declared files.
 type serverValue struct {
 	opaque
-	program           ownValue
-	arguments, inputs sl.Iterable
-	outputs           *sl.Dict
-	port              int
+	program         ownValue
+	arguments       sl.Iterable
+	inputs, outputs *sl.Dict
+	port            int
 }
 
 func nativeServer(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
@@ -76,18 +77,22 @@ func (c *analysis) takeServer(a *graph.Action, v sl.Value) error {
 		Port:    forward.Port,
 		Policy:  graph.Policy{Unsealed: a.Policy.Unsealed, Limits: graph.DefaultLimits},
 	}
-	for i, v := range elements(s.inputs) {
+	at := map[*graph.File]string{}
+	for k, v := range s.inputs.Entries() {
+		name, ok := sl.AsString(k)
+		if _, err := graph.ParseLabel(":"+name, graph.Label{}); !ok || err != nil {
+			return fmt.Errorf("server: inputs maps paths below /in to files; %s is no such path", aValue(k))
+		}
 		f, ok := v.(fileValue)
 		if !ok {
-			return fmt.Errorf("server: inputs[%d]: a file is meant, not %s", i, aValue(v))
+			return fmt.Errorf("server: inputs[%q]: a file is meant, not %s", name, aValue(v))
 		}
-		name := graph.ServerDir + f.file.Inside()
-		if at, found := findInput(a, name); !found {
-			a.Inputs = slices.Insert(a.Inputs, at, graph.Input{Name: name, File: f.file})
-		}
+		at[f.file] = graph.RootMark + "/in/" + name
+		i, _ := findInput(a, graph.ServerDir+"in/"+name)
+		a.Inputs = slices.Insert(a.Inputs, i, graph.Input{Name: graph.ServerDir + "in/" + name, File: f.file})
 	}
 	for i, v := range elements(s.arguments) {
-		s, err := serverWord(a, v)
+		s, err := serverWord(at, v)
 		if err != nil {
 			return fmt.Errorf("server: arguments[%d]: %v", i, err)
 		}
@@ -108,19 +113,19 @@ func (c *analysis) takeServer(a *graph.Action, v sl.Value) error {
 
 // serverWord is one argument of a server: a string, one of its files, or a tuple
 // of these joined.
-func serverWord(a *graph.Action, v sl.Value) (string, error) {
+func serverWord(at map[*graph.File]string, v sl.Value) (string, error) {
 	switch v := v.(type) {
 	case sl.String:
 		return string(v), checkWord(string(v))
 	case fileValue:
-		if _, found := findInput(a, graph.ServerDir+v.file.Inside()); !found {
+		if at[v.file] == "" {
 			return "", fmt.Errorf("%s is none of its inputs", v.file.Slash())
 		}
-		return graph.RootMark + "/" + v.file.Inside(), nil
+		return at[v.file], nil
 	case sl.Tuple:
 		var b strings.Builder
 		for _, x := range v {
-			s, err := serverWord(a, x)
+			s, err := serverWord(at, x)
 			if err != nil {
 				return "", err
 			}

@@ -176,7 +176,11 @@ func (b *build) locate(n *node, e *RunError) {
 	said := string(e.Stderr.Data)
 	for _, in := range n.action.Inputs {
 		if a := in.File.Action; a != nil && a.Origins != nil {
-			said = a.Origins.Rewrite("/"+strings.TrimPrefix(in.Name, graph.ServerDir), said)
+			name := "/" + strings.TrimPrefix(in.Name, graph.ServerDir)
+			if in.Name == graph.StdinName {
+				name = "standard input" // as the programs of the harness call it
+			}
+			said = a.Origins.Rewrite(name, said)
 		}
 	}
 	e.Stderr.Data = []byte(said)

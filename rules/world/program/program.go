@@ -43,7 +43,7 @@ type Command struct {
 	Run         func(context.Context, *Call) error
 }
 
-// A File is a flag, --NAME=FILE.
+// A File is a flag, --NAME=FILE; --NAME=- is standard input.
 type File struct{ Name, Usage string }
 
 // A usageError is a bad command line, or a bad environment.
@@ -145,10 +145,17 @@ type Call struct {
 	files   map[string]*string
 }
 
+// Stdin is what standard input is called, which "-" names.
+const Stdin = "standard input"
+
 // Read reads the file that a flag names; errors call it by its path.
 func (c *Call) Read(flag string) (path string, text []byte, err error) {
 	if path = *c.files[flag]; path == "" {
 		return "", nil, UsageErrorf("%s: --%s=FILE is missing", c.command, flag)
+	}
+	if path == "-" {
+		text, err = io.ReadAll(os.Stdin)
+		return Stdin, text, err
 	}
 	text, err = os.ReadFile(path)
 	return path, text, err // it says "open PATH: why"
