@@ -45,7 +45,7 @@ func buildWorld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-o", filepath.Dir(ev), "../eval-world", "../eval-play")
+	cmd := exec.Command("go", "build", "-o", filepath.Dir(ev), "../eval-world", "../eval-play", "../../rules/world/mcp/mcptest")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the programs of worlds: %v\n%s", err, out)
