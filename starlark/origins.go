@@ -24,7 +24,7 @@ type originMark struct {
 }
 
 // Locate returns where line and col (counted from 1, in characters) of the
-// text come from, as //pkg:file.star:line:col: the last token that begins at or
+// text come from, as pkg/file.star:line:col: the last token that begins at or
 // before col, or else the first of the line. col 0 is the line as such: the
 // answer has no column. Lines that come from no file have no origin.
 func (o *Origins) Locate(line, col int) (string, bool) {
@@ -34,12 +34,12 @@ func (o *Origins) Locate(line, col int) (string, bool) {
 	}
 	p := o.marks[i].origin
 	if col == 0 {
-		return fmt.Sprintf("%s:%d", p.Filename(), p.Line), true
+		return fmt.Sprintf("%s:%d", showFile(p.Filename()), p.Line), true
 	}
 	for ; i < len(o.marks) && int(o.marks[i].line) == line && int(o.marks[i].col) <= col; i++ {
 		p = o.marks[i].origin
 	}
-	return fmt.Sprintf("%s:%d:%d", p.Filename(), p.Line, p.Col), true
+	return showPos(p), true
 }
 
 // Rewrite replaces each name:LINE:COL and name:LINE in s, where name is what

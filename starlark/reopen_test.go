@@ -234,12 +234,12 @@ func TestRewrite(t *testing.T) {
 	}
 	// The text: def f(x):⏎    return x.a + x.b⏎⏎root = f⏎
 	for _, c := range []struct{ s, want string }{
-		{"error: w.star:2:5: no, w.star:1:1", "error: //:m.star:6:5: no, //:m.star:5:1"},
-		{"w.star:2:13", "//:m.star:6:13"},
-		{"w.star:2:18: and (w.star:2:20)", "//:m.star:7:9: and (//:m.star:7:10)"},
-		{"w.star:2:1 is before all", "//:m.star:6:5 is before all"},
-		{"w.star:2", "//:m.star:6"},
-		{"w.star:2:", "//:m.star:6:"},
+		{"error: w.star:2:5: no, w.star:1:1", "error: m.star:6:5: no, m.star:5:1"},
+		{"w.star:2:13", "m.star:6:13"},
+		{"w.star:2:18: and (w.star:2:20)", "m.star:7:9: and (m.star:7:10)"},
+		{"w.star:2:1 is before all", "m.star:6:5 is before all"},
+		{"w.star:2", "m.star:6"},
+		{"w.star:2:", "m.star:6:"},
 		{"w.star:4:8 w.star:99:1 w.star:0:0 w.star:99999999999999999999", "w.star:4:8 w.star:99:1 w.star:0:0 w.star:99999999999999999999"},
 		{"new.w.star:2:5 /in/w.star:2:5 //:w.star:2:5 wxstar:2:5", "new.w.star:2:5 /in/w.star:2:5 //:w.star:2:5 wxstar:2:5"},
 		{"", ""},
@@ -293,7 +293,7 @@ user = rule(implementation = _user, attrs = {"of": attr.label()})
 	for _, c := range []struct {
 		action *graph.Action
 		want   string
-	}{{a[0], "//:f.star:2:13"}, {b[0], "//:f.star:3:13"}} {
+	}{{a[0], "f.star:2:13"}, {b[0], "f.star:3:13"}} {
 		if got := c.action.Origins.Rewrite("w.star", "w.star:2:13"); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
