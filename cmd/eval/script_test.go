@@ -123,6 +123,7 @@ func setup(env *testscript.Env) error {
 		}
 		env.Setenv(v[0], dir)
 	}
+	env.Setenv("EXAMPLES", filepath.Join(testdata, "../../../examples"))
 	return nil
 }
 
