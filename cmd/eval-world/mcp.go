@@ -11,7 +11,7 @@ import (
 func toolServer(act *world.Act) (http.Handler, error) {
 	var ops []mcp.Operation
 	for _, op := range act.Operations() {
-		tool := mcp.Operation{Name: op.Name, Pattern: op.Pattern, Doc: op.Doc}
+		tool := mcp.Operation{Name: op.Name, Pattern: op.Pattern, Variables: op.Variables, Doc: op.Doc}
 		for _, p := range op.Params {
 			tool.Params = append(tool.Params, mcp.Param(p))
 		}

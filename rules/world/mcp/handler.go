@@ -32,15 +32,11 @@ const maxBody = 1 << 20
 // sends under that name is overwritten.
 const exchangeHeader = "Eval-Exchange"
 
-// New makes the handler of /mcp.
+// New makes the handler of /mcp. The SDK's server is made at the first request:
+// it takes a third of the start of a world, and most agents don't come this way.
 func New(operations []Operation, world World) (http.Handler, error) {
-	h := &handler{open: map[string]*exchange{}}
-	server := sdk.NewServer(&sdk.Implementation{Name: "eval-world", Version: "1"}, &sdk.ServerOptions{
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list never changes
-		PageSize:     len(operations) + 1,
-	})
 	names := map[string]string{reportTool.Name: "the report"}
-	reporter := &tool{Operation: reportTool, required: []string{"success"}}
+	var tools []*tool
 	for _, op := range operations {
 		tool, err := newTool(op)
 		if err != nil {
@@ -50,19 +46,33 @@ func New(operations []Operation, world World) (http.Handler, error) {
 			return nil, fmt.Errorf("tool %s: the name is taken by %s", op.Name, other)
 		}
 		names[op.Name] = op.Pattern
-		server.AddTool(&sdk.Tool{Name: op.Name, Description: op.Doc, InputSchema: tool.schema()}, h.operation(tool, world))
+		tools = append(tools, tool)
 	}
+	h := &handler{open: map[string]*exchange{}}
+	h.sdk = sync.OnceValue(func() http.Handler { return h.serve(tools, world) })
+	return h, nil
+}
+
+// serve makes the SDK's handler.
+func (h *handler) serve(tools []*tool, world World) http.Handler {
+	server := sdk.NewServer(&sdk.Implementation{Name: "eval-world", Version: "1"}, &sdk.ServerOptions{
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list never changes
+		PageSize:     len(tools) + 1,
+	})
+	for _, t := range tools {
+		server.AddTool(&sdk.Tool{Name: t.Name, Description: t.Doc, InputSchema: t.schema()}, h.operation(t, world))
+	}
+	reporter := &tool{Operation: reportTool, required: []string{"success"}}
 	server.AddTool(&sdk.Tool{Name: reportTool.Name, Description: reportTool.Doc, InputSchema: reporter.schema()}, report(reporter, world))
-	h.sdk = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
 		Stateless:           true,
 		JSONResponse:        true, // with an event stream, headers would be out before a reply can be lost
 		MaxRequestBodyBytes: maxBody,
 	})
-	return h, nil
 }
 
 type handler struct {
-	sdk http.Handler
+	sdk func() http.Handler
 
 	mu   sync.Mutex
 	last int
@@ -85,7 +95,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.mu.Unlock()
 	}()
 	r.Header.Set(exchangeHeader, id)
-	h.sdk.ServeHTTP(&guarded{w, x}, r)
+	h.sdk().ServeHTTP(&guarded{w, x}, r)
 	if x.lost.Load() {
 		panic(http.ErrAbortHandler) // net/http closes the connection, and says nothing
 	}

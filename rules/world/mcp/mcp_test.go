@@ -42,11 +42,11 @@ func (f *fakeWorld) Report(success bool, message string) {
 }
 
 var operations = []Operation{
-	{Name: "orders_get_id", Pattern: "GET /orders/{id}", Doc: "An order."},
+	{Name: "orders_get_id", Pattern: "GET /orders/{id}", Variables: []string{"id"}, Doc: "An order."},
 	{Name: "payments_post_refunds", Pattern: "POST /payments/refunds", Doc: "Refund <an order>.", Params: []Param{
 		{"order_id", "string"}, {"amount", "int"}, {"rate", "float"}, {"force", "bool"}, {"extra", "json"},
 	}},
-	{Name: "orders_patch_id", Pattern: "PATCH /orders/{id}/lines/{line}", Params: []Param{{"line", "int"}, {"note", "string"}}},
+	{Name: "orders_patch_id", Pattern: "PATCH /orders/{id}/lines/{line}", Variables: []string{"id", "line"}, Params: []Param{{"line", "int"}, {"note", "string"}}},
 }
 
 func serve(t *testing.T, world World) string {
@@ -321,7 +321,7 @@ func TestNewRefuses(t *testing.T) {
 		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"idempotency_key", "string"}}}}, "the name is taken"},
 		{[]Operation{{Name: "a", Pattern: "GET /a/b"}, {Name: "a", Pattern: "GET /a/c"}}, "tool a: the name is taken by GET /a/b"},
 		{[]Operation{{Name: "report", Pattern: "POST /a/b"}}, "tool report: the name is taken by the report"},
-		{[]Operation{{Name: "a", Pattern: "GET /a/{idempotency_key}"}}, "path variable idempotency_key: the name is taken"},
+		{[]Operation{{Name: "a", Pattern: "GET /a/{idempotency_key}", Variables: []string{"idempotency_key"}}}, "path variable idempotency_key: the name is taken"},
 	} {
 		if _, err := New(c.ops, new(fakeWorld)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v; want %q", c.ops, err, c.want)

@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 // An Operation is what a tool is made of.
 type Operation struct {
-	Name    string // of the tool: "payments_post_refunds"
-	Pattern string // as declared: "POST /payments/refunds/{id}"
-	Doc     string
-	Params  []Param // none: any argument goes
+	Name      string   // of the tool: "payments_post_refunds"
+	Pattern   string   // as declared: "POST /payments/refunds/{id}"
+	Variables []string // of the path: "id"
+	Doc       string
+	Params    []Param // none: any argument goes
 }
 
 // A Param is an argument. Type is one of string, int, float, bool, json.
@@ -40,8 +40,6 @@ type tool struct {
 	open     bool // further arguments are taken
 }
 
-var pathVariable = regexp.MustCompile(`\{([^}]*)\}`)
-
 func newTool(op Operation) (*tool, error) {
 	t := &tool{Operation: op, open: len(op.Params) == 0}
 	declared := map[string]bool{keyArgument: true}
@@ -55,13 +53,13 @@ func newTool(op Operation) (*tool, error) {
 		declared[p.Name] = true
 	}
 	t.Params = slices.Clone(op.Params)
-	for _, m := range pathVariable.FindAllStringSubmatch(op.Pattern, -1) {
-		if m[1] == keyArgument {
-			return nil, fmt.Errorf("path variable %s: the name is taken", m[1])
+	for _, name := range op.Variables {
+		if name == keyArgument {
+			return nil, fmt.Errorf("path variable %s: the name is taken", name)
 		}
-		t.required = append(t.required, m[1])
-		if !declared[m[1]] {
-			t.Params = append(t.Params, Param{m[1], "string"})
+		t.required = append(t.required, name)
+		if !declared[name] {
+			t.Params = append(t.Params, Param{name, "string"})
 		}
 	}
 	t.Params = append(t.Params, Param{keyArgument, "string"})
