@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -41,14 +40,15 @@ func serve(ctx context.Context, c *program.Call) error {
 	if err != nil {
 		return err
 	}
+	defer act.Close()
 	tools, err := toolServer(act)
-	if err == nil {
-		err = program.ServeUntilEnd(os.Stdin, act.Handler(tools))
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = act.Finish()
+	if err := program.ServeUntilEnd(os.Stdin, act.Handler(tools)); err != nil {
+		return err
 	}
-	return errors.Join(err, act.Close())
+	return act.Finish()
 }
 
 // printLine is where print() of Starlark goes.

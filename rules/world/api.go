@@ -22,8 +22,8 @@ type transaction struct {
 	ended bool
 }
 
-// begin starts a transaction. Exactly one is open per database: the lock of the
-// act sees to it.
+// begin starts a transaction. At most one is open: the lock of the act sees to
+// it.
 func (d *database) begin(at int64, actor string, seed bool) (*transaction, error) {
 	_, err := d.run("BEGIN")
 	return &transaction{db: d, at: at, actor: actor, seed: seed}, err
@@ -35,6 +35,9 @@ func (t *transaction) end(commit bool) error {
 	text := "ROLLBACK"
 	if commit {
 		text = "COMMIT"
+		if t.wrote {
+			t.db.last = nil
+		}
 	}
 	_, err := t.db.run(text)
 	return err
@@ -130,7 +133,7 @@ func (t *transaction) find(tab *table, _ sl.Tuple, where []field) (sl.Value, err
 }
 
 func (t *transaction) rows(tab *table, where []field, limit string) ([]sl.Value, error) {
-	text, args := "SELECT "+tab.selection()+" FROM "+quoted(tab.name)+" WHERE true", []any(nil)
+	text, args := "SELECT "+tab.selection()+" FROM "+tab.stored()+" WHERE true", []any(nil)
 	for _, f := range where {
 		text += " AND " + quoted(f.name) + " IS ?" // IS: also NULL
 		args = append(args, f.value)
@@ -187,14 +190,14 @@ func (t *transaction) insert(tab *table, _ sl.Tuple, fields []field) (sl.Value, 
 	}
 	marks := strings.TrimSuffix(strings.Repeat("?, ", len(row)), ", ")
 	t.wrote = true
-	if _, err := t.db.run("INSERT INTO "+quoted(tab.name)+" ("+tab.selection()+") VALUES ("+marks+")", row...); err != nil {
+	if _, err := t.db.run("INSERT INTO "+tab.stored()+" ("+tab.selection()+") VALUES ("+marks+")", row...); err != nil {
 		return nil, err
 	}
 	return tab.row(row)
 }
 
 func (t *transaction) taken(tab *table, key any) (bool, error) {
-	rows, err := t.db.query("SELECT 1 FROM "+quoted(tab.name)+" WHERE "+quoted(tab.key)+" = ?", key)
+	rows, err := t.db.query("SELECT 1 FROM "+tab.stored()+" WHERE "+quoted(tab.key)+" = ?", key)
 	return len(rows) > 0, err
 }
 
@@ -206,7 +209,7 @@ func (t *transaction) makeKey(tab *table) (any, error) {
 		return nil, fmt.Errorf("the key %s is missing, and the table has no prefix to make one", tab.key)
 	}
 	for {
-		rows, err := t.db.query(`INSERT INTO "#keys" VALUES (?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last`, tab.name)
+		rows, err := t.db.query(`INSERT INTO "#keys" VALUES (?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last`, tab.system+"."+tab.name)
 		if err != nil {
 			return nil, err
 		}
@@ -238,7 +241,7 @@ func (t *transaction) update(tab *table, args sl.Tuple, fields []field) (sl.Valu
 		values = append(values, f.value)
 	}
 	t.wrote = true
-	text := "UPDATE " + quoted(tab.name) + " SET " + strings.Join(set, ", ") + " WHERE " + quoted(tab.key) + " = ? RETURNING " + tab.selection()
+	text := "UPDATE " + tab.stored() + " SET " + strings.Join(set, ", ") + " WHERE " + quoted(tab.key) + " = ? RETURNING " + tab.selection()
 	rows, err := t.structs(tab, text, append(values, key))
 	if err != nil || len(rows) == 0 {
 		return nil, orElse(err, fmt.Errorf("there is no row with the key %s", args[0]))
@@ -255,7 +258,7 @@ func (t *transaction) delete(tab *table, args sl.Tuple, fields []field) (sl.Valu
 		return nil, fmt.Errorf("it takes the table's name and the key only")
 	}
 	t.wrote = true
-	n, err := t.db.run("DELETE FROM "+quoted(tab.name)+" WHERE "+quoted(tab.key)+" = ?", key)
+	n, err := t.db.run("DELETE FROM "+tab.stored()+" WHERE "+quoted(tab.key)+" = ?", key)
 	if err != nil || n == 0 {
 		return nil, orElse(err, fmt.Errorf("there is no row with the key %s", args[0]))
 	}

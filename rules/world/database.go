@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 
 	sl "go.starlark.net/starlark"
@@ -14,26 +13,36 @@ import (
 	"github.com/evalbuild/eval/starlark"
 )
 
-// A database is one system's SQLite file. It is scratch: the journal is in
-// memory (a rollback needs one) and nothing is synced.
+// A store is the SQLite database of one act, in memory: it is scratch, and ends
+// with the process. One for all systems: a connection takes 200 kB before it
+// holds anything, and an enterprise has seven systems.
 //
-// Names that begin with # are ours: no table or column of a definition can have
-// one. The column # is the order of insertion.
-type database struct {
-	system     *System
+// Tables have their system's name before their own. Names that begin with # are
+// ours: no table or column of a definition can have one. The column # is the
+// order of insertion.
+type store struct {
 	pool       *sql.DB
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt // by text: preparing takes longer than running
 }
 
+// A database is what of a store is one system's.
+type database struct {
+	*store
+	system *System
+	last   *state // nil: something was written since
+}
+
+// schema is what all systems have in common. Pages are small, since most tables
+// have few rows and each takes one or two.
 const schema = `
+PRAGMA page_size = 1024;
 PRAGMA journal_mode = MEMORY;
 PRAGMA synchronous = OFF;
-PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA temp_store = MEMORY;
 BEGIN;
-CREATE TABLE "#events" (seq INTEGER PRIMARY KEY, kind TEXT, subject TEXT, at INTEGER, actor TEXT, attrs TEXT) STRICT;
-CREATE TABLE "#replies" (operation TEXT, key TEXT, request TEXT, status INTEGER, body TEXT, PRIMARY KEY (operation, key)) STRICT;
-CREATE TABLE "#keys" (name TEXT PRIMARY KEY, last INTEGER) STRICT;
+CREATE TABLE "#replies" (operation TEXT, key TEXT, request TEXT, status INTEGER, body TEXT, PRIMARY KEY (operation, key)) STRICT, WITHOUT ROWID;
+CREATE TABLE "#keys" (name TEXT PRIMARY KEY, last INTEGER) STRICT, WITHOUT ROWID;
 `
 
 var sqlTypes = map[string]string{"string": "TEXT", "int": "INTEGER", "float": "REAL", "bool": "INTEGER", "json": "TEXT"}
@@ -43,81 +52,92 @@ var sqlTypes = map[string]string{"string": "TEXT", "int": "INTEGER", "float": "R
 // that ends early ends between two of them, in the function.
 var background = context.Background()
 
-// openDatabase makes the file of a system in a folder.
-func openDatabase(folder string, sys *System) (*database, error) {
-	pool, err := sql.Open("sqlite", filepath.Join(folder, sys.Name+".sqlite"))
+// openStore makes the tables of all systems.
+func openStore(systems []*System) (*store, error) {
+	pool, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", sys.Name, err)
+		return nil, fmt.Errorf("open database: %w", err)
 	}
-	d := &database{system: sys, pool: pool, statements: map[string]*sql.Stmt{}}
-	text := schema
-	for _, t := range sys.tables {
-		text += fmt.Sprintf(`CREATE TABLE %s ("#" INTEGER PRIMARY KEY`, quoted(t.name))
-		for _, c := range t.columns {
-			text += ", " + quoted(c.name) + " " + sqlTypes[c.kind]
-			if c.name == t.key {
-				text += " NOT NULL UNIQUE"
+	st := &store{pool: pool, statements: map[string]*sql.Stmt{}}
+	var text strings.Builder
+	text.WriteString(schema)
+	for _, sys := range systems {
+		fmt.Fprintf(&text, "CREATE TABLE %s (seq INTEGER PRIMARY KEY, kind TEXT, subject TEXT, at INTEGER, actor TEXT, attrs TEXT) STRICT;\n", sys.events())
+		for _, t := range sys.tables {
+			fmt.Fprintf(&text, `CREATE TABLE %s ("#" INTEGER PRIMARY KEY`, t.stored())
+			for _, c := range t.columns {
+				text.WriteString(", " + quoted(c.name) + " " + sqlTypes[c.kind])
+				if c.name == t.key {
+					text.WriteString(" NOT NULL UNIQUE")
+				}
 			}
+			text.WriteString(") STRICT;\n")
 		}
-		text += ") STRICT;\n"
 	}
-	if d.conn, err = pool.Conn(background); err == nil {
-		_, err = d.conn.ExecContext(background, text+"COMMIT;")
+	text.WriteString("COMMIT;")
+	if st.conn, err = pool.Conn(background); err == nil {
+		_, err = st.conn.ExecContext(background, text.String())
 	}
 	if err != nil {
-		d.close()
-		return nil, fmt.Errorf("make database %s: %w", sys.Name, err)
+		st.close()
+		return nil, fmt.Errorf("make tables: %w", err)
 	}
-	return d, nil
+	return st, nil
 }
 
-func (d *database) close() {
-	for _, st := range d.statements {
-		st.Close()
+func (st *store) close() {
+	for _, s := range st.statements {
+		s.Close()
 	}
-	if d.conn != nil {
-		d.conn.Close()
+	if st.conn != nil {
+		st.conn.Close()
 	}
-	d.pool.Close()
+	st.pool.Close()
 }
+
+// stored is the table's name in SQL.
+func (t *table) stored() string { return quoted(t.system + "." + t.name) }
+
+// events is the name in SQL of the table of the system's events.
+func (s *System) events() string { return quoted(s.Name + ".#events") }
 
 // quoted is a name in SQL. Names of definitions hold no quotes.
 func quoted(name string) string { return `"` + name + `"` }
 
-func (d *database) prepare(text string) (*sql.Stmt, error) {
-	if st := d.statements[text]; st != nil {
-		return st, nil
+func (st *store) prepare(text string) (*sql.Stmt, error) {
+	if s := st.statements[text]; s != nil {
+		return s, nil
 	}
-	st, err := d.conn.PrepareContext(background, text)
+	s, err := st.conn.PrepareContext(background, text)
 	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", d.system.Name, err)
+		return nil, fmt.Errorf("database: %w", err)
 	}
-	d.statements[text] = st
-	return st, nil
+	st.statements[text] = s
+	return s, nil
 }
 
 // run executes a statement and says how many rows it changed.
-func (d *database) run(text string, args ...any) (int64, error) {
-	st, err := d.prepare(text)
+func (st *store) run(text string, args ...any) (int64, error) {
+	s, err := st.prepare(text)
 	if err != nil {
 		return 0, err
 	}
-	res, err := st.ExecContext(background, args...)
+	res, err := s.ExecContext(background, args...)
 	if err != nil {
-		return 0, fmt.Errorf("database %s: %w", d.system.Name, err)
+		return 0, fmt.Errorf("database: %w", err)
 	}
 	return res.RowsAffected()
 }
 
 // query returns the rows of a statement: int64, float64, string or nil each.
-func (d *database) query(text string, args ...any) ([][]any, error) {
-	st, err := d.prepare(text)
+func (st *store) query(text string, args ...any) ([][]any, error) {
+	s, err := st.prepare(text)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.QueryContext(background, args...)
+	rows, err := s.QueryContext(background, args...)
 	if err != nil {
-		return nil, fmt.Errorf("database %s: %w", d.system.Name, err)
+		return nil, fmt.Errorf("database: %w", err)
 	}
 	defer rows.Close()
 	names, err := rows.Columns()
@@ -131,12 +151,12 @@ func (d *database) query(text string, args ...any) ([][]any, error) {
 			into[i] = &row[i]
 		}
 		if err := rows.Scan(into...); err != nil {
-			return nil, fmt.Errorf("database %s: %w", d.system.Name, err)
+			return nil, fmt.Errorf("database: %w", err)
 		}
 		out = append(out, row)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("database %s: %w", d.system.Name, err)
+		return nil, fmt.Errorf("database: %w", err)
 	}
 	return out, nil
 }
@@ -217,7 +237,7 @@ func (t *table) selection() string {
 
 // all are the rows of a table in the order of insertion, as dicts.
 func (d *database) all(t *table) (*sl.List, error) {
-	rows, err := d.query("SELECT " + t.selection() + " FROM " + quoted(t.name) + ` ORDER BY "#"`)
+	rows, err := d.query("SELECT " + t.selection() + " FROM " + t.stored() + ` ORDER BY "#"`)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ type System struct {
 
 // A table has rows in the order of their insertion.
 type table struct {
+	system  string
 	name    string
 	key     string
 	prefix  *string // of keys that are made; nil: a string key must be given
@@ -207,7 +208,7 @@ func readSystem(name string, s shape.Value) *System {
 				m.Failf("the table %q differs only in case", t.name)
 			}
 		}
-		sys.tables = append(sys.tables, readTable(m.Key, m.Value))
+		sys.tables = append(sys.tables, readTable(name, m.Key, m.Value))
 	}
 	for _, m := range s.At("operations").Items("a dict of operations") {
 		sys.operations = append(sys.operations, readOperation(sys, m.Key, m.Value))
@@ -215,8 +216,8 @@ func readSystem(name string, s shape.Value) *System {
 	return sys
 }
 
-func readTable(name string, s shape.Value) *table {
-	t := &table{name: name}
+func readTable(system, name string, s shape.Value) *table {
+	t := &table{system: system, name: name}
 	s.Members("key", "prefix", "columns")
 	t.key = s.At("key").Text()
 	if p := s.At("prefix"); !p.None() {

@@ -12,12 +12,12 @@
 //
 // Vocabulary. A World is the definition: systems, tables, operations, seeds. A
 // Scenario is what happens in it: request, chaos, prior runs. An Act is one run
-// of a scenario, with its databases (one SQLite file a system, scratch). A call
-// is one request of the agent, numbered in the order of execution. An instant is
-// the state at a named moment. A fault is a mistake of the definition (an
-// operation that fails, returns the wrong thing or takes too many steps): the
-// first one ends the act, every later request is answered with 500, and nothing
-// is written, so that a fault never becomes a score.
+// of a scenario, with its tables (SQLite, in memory). A call is one request of the
+// agent, numbered in the order of execution. An instant is the state at a named
+// moment. A fault is a mistake of the definition (an operation that fails, returns
+// the wrong thing or takes too many steps): the first one ends the act, every
+// later request is answered with 500, and nothing is written, so that a fault
+// never becomes a score.
 //
 // Invariants. Everything that touches the world goes through one lock, so the
 // log's order is the order of execution whatever the number of clients. Time is

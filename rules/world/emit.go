@@ -60,7 +60,7 @@ func (t *transaction) emit(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []
 		return nil, fmt.Errorf("emit %s: %w", texts["kind"], err)
 	}
 	t.wrote = true
-	_, err = t.db.run(`INSERT INTO "#events" (kind, subject, at, actor, attrs) VALUES (?, ?, ?, ?, ?)`,
+	_, err = t.db.run(`INSERT INTO `+t.db.system.events()+` (kind, subject, at, actor, attrs) VALUES (?, ?, ?, ?, ?)`,
 		texts["kind"], texts["subject"], at, texts["actor"], string(text))
 	return sl.None, err
 }

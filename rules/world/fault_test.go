@@ -126,5 +126,4 @@ func TestPanicIsAFault(t *testing.T) {
 	if err := l.act.Finish(); err == nil || !strings.HasPrefix(err.Error(), "internal fault: ") {
 		t.Errorf("err = %v", err)
 	}
-	delete(l.act.databases, "payments")
 }

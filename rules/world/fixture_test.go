@@ -83,7 +83,7 @@ func begin(t testing.TB, s scene) *live {
 	}
 	l.act = act
 	l.url, l.server = serveOn(t, act.Handler(nil))
-	t.Cleanup(func() { act.Close() })
+	t.Cleanup(act.Close)
 	return l
 }
 
@@ -178,9 +178,7 @@ func (l *live) finish() files {
 	if err := l.act.Finish(); err != nil {
 		l.t.Fatal(err)
 	}
-	if err := l.act.Close(); err != nil {
-		l.t.Fatal(err)
-	}
+	l.act.Close()
 	return readFiles(l.t, l.folder)
 }
 

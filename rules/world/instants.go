@@ -6,8 +6,7 @@ import (
 	"github.com/evalbuild/eval/starlark"
 )
 
-// An instant is the state at a moment. Events never change, so their number is
-// all that it needs of them.
+// An instant is the state at a moment.
 type instant struct {
 	name   string
 	clock  int64
@@ -15,32 +14,51 @@ type instant struct {
 	tables *sl.Dict // system -> table -> rows
 }
 
+// A state is that of one system. Events never change, so their number is all
+// that it needs of them.
+type state struct {
+	seq    sl.Value
+	tables *sl.Dict // table -> rows
+}
+
 // snapshot takes the instant of now.
 func (a *Act) snapshot(name string) (instant, error) {
 	in := instant{name, a.clock.now, mapping(), mapping()}
 	for _, sys := range a.world.Systems {
-		d := a.databases[sys.Name]
-		rows, err := d.query(`SELECT coalesce(max(seq), 0) FROM "#events"`)
+		st, err := a.databases[sys.Name].state()
 		if err != nil {
 			return in, err
 		}
-		tables := mapping()
-		for _, t := range sys.tables {
-			all, err := d.all(t)
-			if err != nil {
-				return in, err
-			}
-			if err := tables.SetKey(sl.String(t.name), all); err != nil {
-				return in, err
-			}
-		}
-		for of, v := range map[*sl.Dict]sl.Value{in.seq: sl.MakeInt64(rows[0][0].(int64)), in.tables: tables} {
+		for of, v := range map[*sl.Dict]sl.Value{in.seq: st.seq, in.tables: st.tables} {
 			if err := of.SetKey(sl.String(sys.Name), v); err != nil {
 				return in, err
 			}
 		}
 	}
 	return in, nil
+}
+
+// state reads the system's state, unless nothing was written since the last time.
+func (d *database) state() (*state, error) {
+	if d.last != nil {
+		return d.last, nil
+	}
+	rows, err := d.query("SELECT coalesce(max(seq), 0) FROM " + d.system.events())
+	if err != nil {
+		return nil, err
+	}
+	st := &state{sl.MakeInt64(rows[0][0].(int64)), mapping()}
+	for _, t := range d.system.tables {
+		all, err := d.all(t)
+		if err != nil {
+			return nil, err
+		}
+		if err := st.tables.SetKey(sl.String(t.name), all); err != nil {
+			return nil, err
+		}
+	}
+	d.last = st
+	return st, nil
 }
 
 // tablesJSON is tables.json.
@@ -64,7 +82,7 @@ func (a *Act) eventsJSON() ([]byte, error) {
 		}
 	}
 	for _, sys := range a.world.Systems {
-		rows, err := a.databases[sys.Name].query(`SELECT seq, kind, subject, at, actor, attrs FROM "#events" ORDER BY seq`)
+		rows, err := a.databases[sys.Name].query("SELECT seq, kind, subject, at, actor, attrs FROM " + sys.events() + " ORDER BY seq")
 		if err != nil {
 			return nil, err
 		}

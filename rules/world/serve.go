@@ -35,36 +35,35 @@ type Act struct {
 	// mu is held by whatever touches what is below: one request at a time.
 	mu        sync.Mutex
 	clock     clock
-	databases map[string]*database // nil: no folder was made
-	calls     *chaos.Counter       // of the agent
+	store     *store // nil: there is none, or it was closed
+	databases map[string]*database
+	calls     *chaos.Counter // of the agent
 	journal   journal
 	instants  []instant
 	fault     error // the first
 	ended     bool
 }
 
-// Start makes the databases in folder/db, runs seeds and prior runs, and is then
-// ready for the agent. What functions print goes to print. Close must be called
+// Start makes the databases, runs seeds and prior runs, and is then ready for the
+// agent; Finish writes in folder. What functions print goes to print. Close must be called
 // also after an error of Finish.
 func Start(ctx context.Context, w *World, sc *Scenario, folder string, print func(string)) (*Act, error) {
 	a := &Act{ctx: ctx, world: w, scenario: sc, folder: folder, print: print, calls: chaos.NewCounter(sc.chaos)}
 	if err := a.start(); err != nil {
-		return nil, errors.Join(err, a.Close())
+		a.Close()
+		return nil, err
 	}
 	return a, nil
 }
 
 func (a *Act) start() error {
-	if err := os.Mkdir(a.dbFolder(), 0o700); err != nil {
+	var err error
+	if a.store, err = openStore(a.world.Systems); err != nil {
 		return err
 	}
 	a.databases = map[string]*database{}
 	for _, sys := range a.world.Systems {
-		d, err := openDatabase(a.dbFolder(), sys)
-		if err != nil {
-			return err
-		}
-		a.databases[sys.Name] = d
+		a.databases[sys.Name] = &database{store: a.store, system: sys}
 	}
 	start := a.world.now - lead
 	for _, sys := range a.world.Systems {
@@ -87,8 +86,6 @@ func (a *Act) start() error {
 	a.clock.set(start)
 	return a.keep(wire.AtStart)
 }
-
-func (a *Act) dbFolder() string { return filepath.Join(a.folder, "db") }
 
 func (a *Act) keep(name string) error {
 	in, err := a.snapshot(name)
@@ -256,20 +253,13 @@ func writeFile(path string, b []byte) error {
 	return os.Rename(part, path)
 }
 
-// Close removes the databases.
-func (a *Act) Close() error {
+// Close lets the databases go.
+func (a *Act) Close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ended = true
-	if a.databases == nil {
-		return nil
+	if a.store != nil {
+		a.store.close()
+		a.store = nil
 	}
-	for _, d := range a.databases {
-		d.close()
-	}
-	a.databases = nil
-	if err := os.RemoveAll(a.dbFolder()); err != nil {
-		return fmt.Errorf("remove databases: %w", err)
-	}
-	return nil
 }
