@@ -25,7 +25,10 @@ func TestReadme(t *testing.T) {
 	}
 	home := t.TempDir()
 	bin := filepath.Join(home, "bin")
-	build := exec.Command("go", "build", "-o", bin+"/eval", ".")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", bin, ".", "../eval-world", "../eval-play")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
