@@ -73,7 +73,7 @@ func factsOf(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple, s sh
 const anyAttr = "**"
 
 // notAttrs are the keywords of emit that are no attributes.
-var notAttrs = map[string]bool{"kind": true, "subject": true, "ago": true}
+var notAttrs = map[string]bool{"kind": true, "subject": true, "actor": true, "ago": true}
 
 // An effectsWalk looks for the calls of emit in a function and in all that it
 // reaches. emit is the root's parameter, and whatever parameter a call hands it
