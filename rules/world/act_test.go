@@ -358,6 +358,26 @@ func TestStartLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestParams: what an agent leaves out never makes an operation fail.
+func TestParams(t *testing.T) {
+	l := begin(t, scene{})
+	l.want(refundPath, `{"order_id": "1001"}`, 400, `{"error":"amount is missing: int is meant"}`)
+	l.want(refundPath, `{"order_id": "1001", "amount": null}`, 400, `{"error":"amount is missing: int is meant"}`)
+	l.want(refundPath, "", 400, `{"error":"order_id is missing: string is meant"}`)
+	l.want("GET /payments/refunds?limit=x", "", 400, `{"error":"limit: int is meant"}`)
+	l.want("GET /payments/refunds?limit=7", "", 200, "[]")
+	l.want("GET /payments/orders/1001", "", 200, `{"id":"1001","paid":true,"tags":["new"],"total":4500}`)
+	l.want("POST /crm/orders/1/notes", `{"text": "a", "score": null}`, 200, `{"data":null,"flag":null,"id":"N-1","score":null,"text":"a"}`)
+	status, body, delivered := l.act.Do(t.Context(), refundPath, map[string]any{"order_id": "1001"}, "")
+	if status != 400 || !delivered || fmt.Sprintf("%s", body) != `{"error":"amount is missing: int is meant"}` {
+		t.Errorf("a call of a tool: %d %s, %v", status, body, delivered)
+	}
+	if g := l.do("GET /tools", ""); !strings.Contains(g.body, `"params":{"limit":"int?","order":"string?"}`) {
+		t.Errorf("%s", g.body)
+	}
+	l.finish()
+}
+
 // TestRecordingOfAct serves what an act wrote.
 func TestRecordingOfAct(t *testing.T) {
 	l := begin(t, scene{})

@@ -3,7 +3,6 @@ package world
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -65,9 +64,20 @@ func (t *table) columnNames() []string {
 	return names
 }
 
-// A Param is a field that an operation takes: of the body, or of the query for a
-// GET. Type is one of string, int, float, bool, json.
-type Param struct{ Name, Type string }
+// A Param is what an operation takes: a path variable, or a field of the body, or
+// of the query for a GET. Type is one of string, int, float, bool, json.
+type Param struct {
+	Name, Type string
+	Optional   bool // never of a path variable
+}
+
+// Declared is the type as the definition has it.
+func (p Param) Declared() string {
+	if p.Optional {
+		return p.Type + "?"
+	}
+	return p.Type
+}
 
 // An Operation is what a system can be asked to do.
 type Operation struct {
@@ -102,13 +112,14 @@ func (w *World) Operations() Operations {
 
 var (
 	columnTypes = []string{"string", "int", "float", "bool", "json"}
+	paramTypes  = append([]string{"string?", "int?", "float?", "bool?", "json?"}, columnTypes...)
 	methods     = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-	// Names are file names, path segments, struct fields and parts of tool names.
-	systemName  = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
-	fieldName   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
-	pathSegment = regexp.MustCompile(`^([A-Za-z0-9._~-]+|\{[a-zA-Z_][a-zA-Z0-9_]*\})$`)
-	notInTool   = regexp.MustCompile(`[^a-zA-Z0-9_-]+`)
+	// Names are path segments, struct fields, and parts of SQL and of tools' names.
+	systemName  = shape.Name{First: shape.Lower, Rest: shape.Lower + shape.Digits + "_-"}
+	fieldName   = shape.Name{First: shape.Letters + "_", Rest: shape.Letters + shape.Digits + "_"}
+	literalPart = shape.Name{First: shape.Letters + shape.Digits + "._~-", Rest: shape.Letters + shape.Digits + "._~-"}
+	notInTool   = strings.NewReplacer(".", "_", "~", "_")
 )
 
 // maxToolName is what the APIs of models allow.
@@ -125,7 +136,7 @@ func ParseWorld(file string, text []byte) (*World, error) {
 	w.Name = s.At("name").Text()
 	w.now = timeOf(s.At("clock"))
 	for _, m := range s.At("systems").Items("a dict of systems") {
-		m.Named(systemName, m.Key)
+		m.Named(systemName, m.Key, "a lower-case letter, then such letters, digits, _ and -")
 		w.Systems = append(w.Systems, readSystem(m.Key, m.Value))
 	}
 	if !s.At("seed").None() {
@@ -202,7 +213,7 @@ func readSystem(name string, s shape.Value) *System {
 		sys.idempotency = i.OneOf("header", "none") == "header"
 	}
 	for _, m := range s.At("tables").Items("a dict of tables") {
-		m.Named(fieldName, m.Key)
+		m.Named(fieldName, m.Key, "a letter or _, then letters, digits and _")
 		for _, t := range sys.tables {
 			if strings.EqualFold(t.name, m.Key) { // SQLite's names have no case
 				m.Failf("the table %q differs only in case", t.name)
@@ -225,7 +236,7 @@ func readTable(system, name string, s shape.Value) *table {
 		t.prefix = &text
 	}
 	for _, m := range s.At("columns").Items("a dict of column types") {
-		m.Named(fieldName, m.Key)
+		m.Named(fieldName, m.Key, "a letter or _, then letters, digits and _")
 		for _, c := range t.columns {
 			if strings.EqualFold(c.name, m.Key) {
 				m.Failf("the column %q differs only in case", c.name)
@@ -257,7 +268,8 @@ func readOperation(sys *System, pattern string, s shape.Value) *Operation {
 	}
 	if p := s.At("params"); !p.None() {
 		for _, m := range p.Items("a dict of types") {
-			op.Params = append(op.Params, Param{m.Key, m.OneOf(columnTypes...)})
+			kind, optional := strings.CutSuffix(m.OneOf(paramTypes...), "?")
+			op.Params = append(op.Params, Param{m.Key, kind, optional})
 		}
 	}
 	var ok bool
@@ -273,17 +285,20 @@ func readOperation(sys *System, pattern string, s shape.Value) *Operation {
 	op.segments = append([]string{sys.Name}, strings.Split(rest, "/")...)
 	tool := []string{sys.Name, strings.ToLower(op.Method)}
 	for _, seg := range op.segments[1:] {
-		if !pathSegment.MatchString(seg) || seg == "." || seg == ".." {
+		name, isVar := variable(seg)
+		if !isVar && (!literalPart.Fits(seg) || seg == "." || seg == "..") || isVar && (!fieldName.Fits(name) || seg != "{"+name+"}") {
 			s.Failf("%q is no part of a path", seg)
 		}
-		name, isVar := variable(seg)
 		if isVar && slices.Contains(op.Variables, name) {
 			s.Failf("the variable %q stands twice in the path", name)
 		}
 		if isVar {
 			op.Variables = append(op.Variables, name)
 		}
-		tool = append(tool, notInTool.ReplaceAllString(name, "_"))
+		if isVar && slices.ContainsFunc(op.Params, func(p Param) bool { return p.Name == name && p.Optional }) {
+			s.Failf("the variable %q of the path can't be optional", name)
+		}
+		tool = append(tool, notInTool.Replace(name))
 	}
 	op.Name = strings.Join(tool, "_")
 	if len(op.Name) > maxToolName {

@@ -27,8 +27,8 @@ func TestWorldShapes(t *testing.T) {
 		{`{"key": "id", "prefix": "RF-"`, `{"key": "amount", "prefix": "RF-"`, `world.star: root.systems.payments.tables.refunds.prefix: a key of type int has no prefix`},
 		{`{"key": "id", "prefix": None`, `{"key": "paid", "prefix": None`, `world.star: root.systems.payments.tables.orders.key: the key is a string or an int, not bool`},
 		{`"order": "string", "amount"`, `"ID": "string", "amount"`, `world.star: root.systems.payments.tables.refunds.columns.ID: the column "id" differs only in case`},
-		{`"order": "string", "amount"`, `"#": "string", "amount"`, `world.star: root.systems.payments.tables.refunds.columns.#: the name "#" doesn't match`},
-		{`"crm": {`, `"../crm": {`, `world.star: root.systems.../crm: the name "../crm" doesn't match`},
+		{`"order": "string", "amount"`, `"#": "string", "amount"`, `world.star: root.systems.payments.tables.refunds.columns.#: the name "#": a letter or _`},
+		{`"crm": {`, `"../crm": {`, `world.star: root.systems.../crm: the name "../crm": a lower-case letter`},
 		{`"POST /payments/misbehave": {"fn": misbehave}`, `"POST /payments/misbehave": {"fn": 1}`, `world.star: root.systems.payments.operations.POST /payments/misbehave.fn: a function is meant, not int`},
 		{`"POST /payments/misbehave"`, `"SEND /payments/misbehave"`, `world.star: root.systems.payments.operations.SEND /payments/misbehave: METHOD /payments/… is meant`},
 		{`"POST /payments/misbehave"`, `"POST /crm/misbehave"`, `world.star: root.systems.payments.operations.POST /crm/misbehave: the path begins with /payments/`},
@@ -37,7 +37,8 @@ func TestWorldShapes(t *testing.T) {
 		{`"POST /payments/misbehave"`, `"GET /payments/orders/{order}"`, `world.star: root.systems.payments.operations.GET /payments/orders/{order}: every request for it is one for "GET /payments/orders/{id}", too`},
 		{`"POST /payments/misbehave"`, `"GET /payments/orders/id"`, `world.star: root.systems.payments.operations.GET /payments/orders/id: its tool has the name payments_get_orders_id, as that of "GET /payments/orders/{id}" has`},
 		{`"POST /payments/misbehave"`, `"POST /payments/` + strings.Repeat("x", 60) + `"`, `world.star: root.systems.payments.operations.POST /payments/` + strings.Repeat("x", 60) + `: the tool's name`},
-		{`"params": {"text": "string"`, `"params": {"text": "str"`, `world.star: root.systems.crm.operations.POST /crm/orders/{order}/notes.params.text: "str" is none of`},
+		{`"params": {"id": "string"}`, `"params": {"id": "string?"}`, `world.star: root.systems.payments.operations.GET /payments/orders/{id}: the variable "id" of the path can't be optional`},
+		{`"params": {"order": "string", "text": "string"`, `"params": {"order": "string", "text": "str"`, `world.star: root.systems.crm.operations.POST /crm/orders/{order}/notes.params.text: "str" is none of`},
 		{`"idempotency": "none"`, `"idempotency": "body"`, `world.star: root.systems.crm.idempotency: "body" is none of header, none`},
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crn": seed_payments}`, `world.star: root.seed.crn: there is no system "crn" (did you mean "crm"?)`},
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crm": "x"}`, `world.star: root.seed.crm: a function is meant, not string`},
@@ -89,7 +90,7 @@ func TestScenarioShapes(t *testing.T) {
 func TestOperations(t *testing.T) {
 	op := fixtureWorld(t).operation("POST /crm/orders/{order}/notes")
 	if op.Name != "crm_post_orders_order_notes" || op.Method != "POST" || op.Path != "/crm/orders/{order}/notes" ||
-		len(op.Variables) != 1 || op.Variables[0] != "order" || len(op.Params) != 2 || op.Params[0] != (Param{"text", "string"}) {
+		len(op.Variables) != 1 || op.Variables[0] != "order" || len(op.Params) != 3 || op.Params[1] != (Param{"text", "string", false}) || op.Params[2] != (Param{"score", "float", true}) {
 		t.Errorf("%+v", op)
 	}
 }

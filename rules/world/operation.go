@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	sl "go.starlark.net/starlark"
@@ -102,7 +103,7 @@ func mapping(pairs ...any) *sl.Dict {
 // perform executes a request as one transaction. Without keep it is rolled back
 // whatever the reply, and leaves nothing. An error is a fault.
 func (a *Act) perform(r request, keep bool) (wire.Answer, error) {
-	if why := r.op.refuse(r.body); why != "" {
+	if why := r.op.refuse(r); why != "" {
 		return wire.Refusal(http.StatusBadRequest, why), nil
 	}
 	d := a.databases[r.op.system.Name]
@@ -195,27 +196,53 @@ func stringDict(m map[string]string) *sl.Dict {
 	return d
 }
 
-// refuse says what is wrong with a body for the declared params, or "": a caller
-// that sends the wrong type is answered, and never makes the operation fail,
-// which would be a fault. Missing fields are the operation's own to judge.
-func (op *Operation) refuse(body sl.Value) string {
-	if len(op.Params) == 0 || body == sl.None || op.Method == http.MethodGet {
+// refuse says what is wrong with a request for the declared params, or "": a
+// caller that leaves out a field or sends the wrong type is answered, and never
+// makes the operation fail, which would be a fault. Path variables are there, or
+// the path were another.
+func (op *Operation) refuse(r request) string {
+	if len(op.Params) == 0 {
 		return ""
 	}
-	d, ok := body.(*sl.Dict)
-	if !ok {
-		return "the body is a JSON object"
+	fields := r.query
+	if op.Method != http.MethodGet {
+		d, ok := r.body.(*sl.Dict)
+		if !ok && r.body != sl.None {
+			return "the body is a JSON object"
+		}
+		if fields = d; !ok {
+			fields = new(sl.Dict)
+		}
 	}
 	for _, p := range op.Params {
-		v, found, _ := d.Get(sl.String(p.Name))
-		if !found || v == sl.None {
-			continue
-		}
-		if _, err := (column{p.Name, p.Type}).encode(v); err != nil {
-			return fmt.Sprintf("%s: %s is meant", p.Name, p.Type)
+		v, found, _ := fields.Get(sl.String(p.Name))
+		switch {
+		case found && v != sl.None:
+			if !p.takes(v, op.Method == http.MethodGet) {
+				return fmt.Sprintf("%s: %s is meant", p.Name, p.Type)
+			}
+		case !p.Optional && !slices.Contains(op.Variables, p.Name):
+			return fmt.Sprintf("%s is missing: %s is meant", p.Name, p.Type)
 		}
 	}
 	return ""
+}
+
+// takes says whether v is of the type; in a query everything is text.
+func (p Param) takes(v sl.Value, query bool) bool {
+	text, _ := sl.AsString(v)
+	var err error
+	switch {
+	case !query:
+		_, err = column{p.Name, p.Type}.encode(v)
+	case p.Type == "int":
+		_, err = strconv.ParseInt(text, 10, 64)
+	case p.Type == "float":
+		_, err = strconv.ParseFloat(text, 64)
+	case p.Type == "bool":
+		return text == "true" || text == "false"
+	}
+	return err == nil
 }
 
 // readReply reads what an operation returned.

@@ -21,7 +21,7 @@ func (ops Operations) AppendJSON(b []byte) ([]byte, error) {
 	for _, op := range ops {
 		params := mapping()
 		for _, p := range op.Params {
-			if err := params.SetKey(sl.String(p.Name), sl.String(p.Type)); err != nil {
+			if err := params.SetKey(sl.String(p.Name), sl.String(p.Declared())); err != nil {
 				return nil, err
 			}
 		}

@@ -44,9 +44,10 @@ func (f *fakeWorld) Report(success bool, message string) {
 var operations = []Operation{
 	{Name: "orders_get_id", Pattern: "GET /orders/{id}", Variables: []string{"id"}, Doc: "An order."},
 	{Name: "payments_post_refunds", Pattern: "POST /payments/refunds", Doc: "Refund <an order>.", Params: []Param{
-		{"order_id", "string"}, {"amount", "int"}, {"rate", "float"}, {"force", "bool"}, {"extra", "json"},
+		{"order_id", "string", true}, {"amount", "int", true}, {"rate", "float", true}, {"force", "bool", true}, {"extra", "json", true},
 	}},
-	{Name: "orders_patch_id", Pattern: "PATCH /orders/{id}/lines/{line}", Variables: []string{"id", "line"}, Params: []Param{{"line", "int"}, {"note", "string"}}},
+	{Name: "orders_patch_id", Pattern: "PATCH /orders/{id}/lines/{line}", Variables: []string{"id", "line"}, Params: []Param{{"line", "int", false}, {"note", "string", true}}},
+	{Name: "orders_post_lines", Pattern: "POST /orders/lines", Params: []Param{{"sku", "string", false}, {"note", "json", true}}},
 }
 
 func serve(t *testing.T, world World) string {
@@ -108,7 +109,8 @@ func TestList(t *testing.T) {
 			key + `,"order_id":{"type":"string"},"rate":{"type":"number"}},"type":"object"}`,
 		"orders_patch_id": ` {"additionalProperties":false,"properties":{"id":{"type":"string"},` + key +
 			`,"line":{"type":"integer"},"note":{"type":"string"}},"required":["id","line"],"type":"object"}`,
-		"report": reportTool.Doc + ` {"additionalProperties":false,"properties":{"message":{"type":"string"},"success":{"type":"boolean"}},"required":["success"],"type":"object"}`,
+		"orders_post_lines": ` {"additionalProperties":false,"properties":{` + key + `,"note":{},"sku":{"type":"string"}},"required":["sku"],"type":"object"}`,
+		"report":            reportTool.Doc + ` {"additionalProperties":false,"properties":{"message":{"type":"string"},"success":{"type":"boolean"}},"required":["success"],"type":"object"}`,
 	}
 	for name, w := range want {
 		if got[name] != w {
@@ -174,6 +176,8 @@ func TestBadArguments(t *testing.T) {
 		{"payments_post_refunds", object{"amount": 4500.5}, "payments_post_refunds: the argument amount is of type int"},
 		{"payments_post_refunds", object{"rate": true}, "payments_post_refunds: the argument rate is of type float"},
 		{"payments_post_refunds", object{"force": nil}, "payments_post_refunds: the argument force is of type bool"},
+		{"orders_post_lines", object{"note": 1}, "orders_post_lines: the argument sku is missing"},
+		{"orders_post_lines", object{"sku": nil}, "orders_post_lines: the argument sku is of type string"},
 		{"report", object{}, "report: the argument success is missing"},
 		{"report", object{"success": "yes"}, "report: the argument success is of type bool"},
 		{"report", object{"success": true, "idempotency_key": "k"}, "report: there is no argument idempotency_key; there are success, message"},
@@ -316,9 +320,9 @@ func TestNewRefuses(t *testing.T) {
 		ops  []Operation
 		want string
 	}{
-		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"x", "date"}}}}, `tool a: parameter x: there is no type "date"`},
-		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"x", "int"}, {"x", "int"}}}}, "tool a: parameter x: the name is taken"},
-		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"idempotency_key", "string"}}}}, "the name is taken"},
+		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"x", "date", false}}}}, `tool a: parameter x: there is no type "date"`},
+		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"x", "int", false}, {"x", "int", false}}}}, "tool a: parameter x: the name is taken"},
+		{[]Operation{{Name: "a", Pattern: "GET /a/b", Params: []Param{{"idempotency_key", "string", false}}}}, "the name is taken"},
 		{[]Operation{{Name: "a", Pattern: "GET /a/b"}, {Name: "a", Pattern: "GET /a/c"}}, "tool a: the name is taken by GET /a/b"},
 		{[]Operation{{Name: "report", Pattern: "POST /a/b"}}, "tool report: the name is taken by the report"},
 		{[]Operation{{Name: "a", Pattern: "GET /a/{idempotency_key}", Variables: []string{"idempotency_key"}}}, "path variable idempotency_key: the name is taken"},

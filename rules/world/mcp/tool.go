@@ -19,7 +19,10 @@ type Operation struct {
 }
 
 // A Param is an argument. Type is one of string, int, float, bool, json.
-type Param struct{ Name, Type string }
+type Param struct {
+	Name, Type string
+	Optional   bool
+}
 
 // keyArgument is the Idempotency-Key of a call.
 const keyArgument = "idempotency_key"
@@ -27,7 +30,7 @@ const keyArgument = "idempotency_key"
 var reportTool = Operation{
 	Name:   "report",
 	Doc:    "Report the end of your work: whether the task was done, and a message. The last report counts.",
-	Params: []Param{{"success", "bool"}, {"message", "string"}},
+	Params: []Param{{"success", "bool", false}, {"message", "string", true}},
 }
 
 // schemaTypes are the types as JSON Schema names them; any value has none.
@@ -51,6 +54,9 @@ func newTool(op Operation) (*tool, error) {
 			return nil, fmt.Errorf("parameter %s: the name is taken", p.Name)
 		}
 		declared[p.Name] = true
+		if !p.Optional && !slices.Contains(op.Variables, p.Name) {
+			t.required = append(t.required, p.Name)
+		}
 	}
 	t.Params = slices.Clone(op.Params)
 	for _, name := range op.Variables {
@@ -59,10 +65,10 @@ func newTool(op Operation) (*tool, error) {
 		}
 		t.required = append(t.required, name)
 		if !declared[name] {
-			t.Params = append(t.Params, Param{name, "string"})
+			t.Params = append(t.Params, Param{name, "string", false})
 		}
 	}
-	t.Params = append(t.Params, Param{keyArgument, "string"})
+	t.Params = append(t.Params, Param{keyArgument, "string", true})
 	return t, nil
 }
 
