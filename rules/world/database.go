@@ -41,6 +41,7 @@ PRAGMA journal_mode = MEMORY;
 PRAGMA synchronous = OFF;
 PRAGMA temp_store = MEMORY;
 BEGIN;
+CREATE TABLE "#events" (system TEXT, seq INTEGER, kind TEXT, subject TEXT, at INTEGER, actor TEXT, attrs TEXT, PRIMARY KEY (system, seq)) STRICT, WITHOUT ROWID;
 CREATE TABLE "#replies" (operation TEXT, key TEXT, request TEXT, status INTEGER, body TEXT, PRIMARY KEY (operation, key)) STRICT, WITHOUT ROWID;
 CREATE TABLE "#keys" (name TEXT PRIMARY KEY, last INTEGER) STRICT, WITHOUT ROWID;
 `
@@ -62,7 +63,6 @@ func openStore(systems []*System) (*store, error) {
 	var text strings.Builder
 	text.WriteString(schema)
 	for _, sys := range systems {
-		fmt.Fprintf(&text, "CREATE TABLE %s (seq INTEGER PRIMARY KEY, kind TEXT, subject TEXT, at INTEGER, actor TEXT, attrs TEXT) STRICT;\n", sys.events())
 		for _, t := range sys.tables {
 			fmt.Fprintf(&text, `CREATE TABLE %s ("#" INTEGER PRIMARY KEY`, t.stored())
 			for _, c := range t.columns {
@@ -97,9 +97,6 @@ func (st *store) close() {
 
 // stored is the table's name in SQL.
 func (t *table) stored() string { return quoted(t.system + "." + t.name) }
-
-// events is the name in SQL of the table of the system's events.
-func (s *System) events() string { return quoted(s.Name + ".#events") }
 
 // quoted is a name in SQL. Names of definitions hold no quotes.
 func quoted(name string) string { return `"` + name + `"` }
@@ -233,27 +230,4 @@ func (t *table) selection() string {
 		names[i] = quoted(n)
 	}
 	return strings.Join(names, ", ")
-}
-
-// all are the rows of a table in the order of insertion, as dicts.
-func (d *database) all(t *table) (*sl.List, error) {
-	rows, err := d.query("SELECT " + t.selection() + " FROM " + t.stored() + ` ORDER BY "#"`)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]sl.Value, len(rows))
-	for i, row := range rows {
-		dict := sl.NewDict(len(row))
-		for j, c := range t.columns {
-			v, err := c.decode(row[j])
-			if err != nil {
-				return nil, err
-			}
-			if err := dict.SetKey(sl.String(c.name), v); err != nil {
-				return nil, err
-			}
-		}
-		out[i] = dict
-	}
-	return sl.NewList(out), nil
 }

@@ -60,8 +60,8 @@ func (t *transaction) emit(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []
 		return nil, fmt.Errorf("emit %s: %w", texts["kind"], err)
 	}
 	t.wrote = true
-	_, err = t.db.run(`INSERT INTO `+t.db.system.events()+` (kind, subject, at, actor, attrs) VALUES (?, ?, ?, ?, ?)`,
-		texts["kind"], texts["subject"], at, texts["actor"], string(text))
+	_, err = t.db.run(`INSERT INTO "#events" SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM "#events" WHERE system = ?1`,
+		t.db.system.Name, texts["kind"], texts["subject"], at, texts["actor"], string(text))
 	return sl.None, err
 }
 

@@ -1,6 +1,10 @@
 package world
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+
 	sl "go.starlark.net/starlark"
 
 	"github.com/evalbuild/eval/starlark"
@@ -8,32 +12,28 @@ import (
 
 // An instant is the state at a moment.
 type instant struct {
-	name   string
-	clock  int64
-	seq    *sl.Dict // system -> number of its last event
-	tables *sl.Dict // system -> table -> rows
+	name    string
+	clock   int64
+	systems map[string]*state
 }
 
 // A state is that of one system. Events never change, so their number is all
-// that it needs of them.
+// that it needs of them. Mostly several instants have one state, so it is held as
+// it is written.
 type state struct {
-	seq    sl.Value
-	tables *sl.Dict // table -> rows
+	seq    int64  // number of the last event
+	tables []byte // {table: rows} in canonical JSON
 }
 
 // snapshot takes the instant of now.
 func (a *Act) snapshot(name string) (instant, error) {
-	in := instant{name, a.clock.now, mapping(), mapping()}
+	in := instant{name, a.clock.now, map[string]*state{}}
 	for _, sys := range a.world.Systems {
 		st, err := a.databases[sys.Name].state()
 		if err != nil {
 			return in, err
 		}
-		for of, v := range map[*sl.Dict]sl.Value{in.seq: st.seq, in.tables: st.tables} {
-			if err := of.SetKey(sl.String(sys.Name), v); err != nil {
-				return in, err
-			}
-		}
+		in.systems[sys.Name] = st
 	}
 	return in, nil
 }
@@ -43,62 +43,125 @@ func (d *database) state() (*state, error) {
 	if d.last != nil {
 		return d.last, nil
 	}
-	rows, err := d.query("SELECT coalesce(max(seq), 0) FROM " + d.system.events())
+	rows, err := d.query(`SELECT coalesce(max(seq), 0) FROM "#events" WHERE system = ?`, d.system.Name)
 	if err != nil {
 		return nil, err
 	}
-	st := &state{sl.MakeInt64(rows[0][0].(int64)), mapping()}
+	st := &state{seq: rows[0][0].(int64)}
+	tables := map[string]*table{}
 	for _, t := range d.system.tables {
-		all, err := d.all(t)
-		if err != nil {
-			return nil, err
-		}
-		if err := st.tables.SetKey(sl.String(t.name), all); err != nil {
-			return nil, err
-		}
+		tables[t.name] = t
+	}
+	if st.tables, err = appendObject(nil, tables, d.appendRows); err != nil {
+		return nil, err
 	}
 	d.last = st
 	return st, nil
 }
 
-// tablesJSON is tables.json.
-func (a *Act) tablesJSON() ([]byte, error) {
-	out := mapping()
-	for _, in := range a.instants {
-		if err := out.SetKey(sl.String(in.name), mapping("clock", sl.MakeInt64(in.clock), "systems", in.tables)); err != nil {
+// appendObject appends an object with the names of m, which need no escapes, in
+// canonical JSON.
+func appendObject[V any](b []byte, m map[string]V, value func([]byte, V) ([]byte, error)) ([]byte, error) {
+	b = append(b, '{')
+	for i, name := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, '"'), name...), `":`...)
+		var err error
+		if b, err = value(b, m[name]); err != nil {
 			return nil, err
 		}
 	}
-	b, err := starlark.AppendJSON(nil, out)
+	return append(b, '}'), nil
+}
+
+// appendRows appends the rows of a table in the order of insertion, as objects.
+func (d *database) appendRows(b []byte, t *table) ([]byte, error) {
+	rows, err := d.query("SELECT " + t.selection() + " FROM " + t.stored() + ` ORDER BY "#"`)
+	if err != nil {
+		return nil, err
+	}
+	cells := map[string]int{}
+	for i, c := range t.columns {
+		cells[c.name] = i
+	}
+	b = append(b, '[')
+	for n, row := range rows {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b, err = appendObject(b, cells, func(b []byte, i int) ([]byte, error) { return t.columns[i].appendJSON(b, row[i]) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
+}
+
+// appendJSON appends what SQLite holds for a column.
+func (c column) appendJSON(b []byte, x any) ([]byte, error) {
+	if text, ok := x.(string); ok && c.kind == "json" {
+		return append(b, text...), nil // encode has made it
+	}
+	v, err := c.decode(x)
+	if err != nil {
+		return nil, err
+	}
+	return starlark.AppendJSON(b, v)
+}
+
+// byName are the instants; each has a name of its own.
+func (a *Act) byName() map[string]instant {
+	m := map[string]instant{}
+	for _, in := range a.instants {
+		m[in.name] = in
+	}
+	return m
+}
+
+// tablesJSON is tables.json.
+func (a *Act) tablesJSON() ([]byte, error) {
+	b, err := appendObject(nil, a.byName(), func(b []byte, in instant) ([]byte, error) {
+		b = fmt.Appendf(b, `{"clock":%d,"systems":`, in.clock)
+		b, err := appendObject(b, in.systems, func(b []byte, st *state) ([]byte, error) { return append(b, st.tables...), nil })
+		return append(b, '}'), err
+	})
 	return append(b, '\n'), err
 }
 
 // eventsJSON is events.json.
 func (a *Act) eventsJSON() ([]byte, error) {
-	instants, events := mapping(), mapping()
-	for _, in := range a.instants {
-		if err := instants.SetKey(sl.String(in.name), mapping("clock", sl.MakeInt64(in.clock), "seq", in.seq)); err != nil {
-			return nil, err
-		}
+	b, err := appendObject([]byte(`{"events":`), a.databases, func(b []byte, d *database) ([]byte, error) { return d.appendEvents(b) })
+	if err != nil {
+		return nil, err
 	}
-	for _, sys := range a.world.Systems {
-		rows, err := a.databases[sys.Name].query("SELECT seq, kind, subject, at, actor, attrs FROM " + sys.events() + " ORDER BY seq")
-		if err != nil {
-			return nil, err
+	b, err = appendObject(append(b, `,"instants":`...), a.byName(), func(b []byte, in instant) ([]byte, error) {
+		b = fmt.Appendf(b, `{"clock":%d,"seq":`, in.clock)
+		b, err := appendObject(b, in.systems, func(b []byte, st *state) ([]byte, error) { return fmt.Append(b, st.seq), nil })
+		return append(b, '}'), err
+	})
+	return append(b, "}\n"...), err
+}
+
+// appendEvents appends all events of a system.
+func (d *database) appendEvents(b []byte) ([]byte, error) {
+	rows, err := d.query(`SELECT actor, at, attrs, kind, seq, subject FROM "#events" WHERE system = ? ORDER BY seq`, d.system.Name)
+	if err != nil {
+		return nil, err
+	}
+	b = append(b, '[')
+	for i, r := range rows {
+		if i > 0 {
+			b = append(b, ',')
 		}
-		list := make([]sl.Value, len(rows))
-		for i, r := range rows {
-			attrs, err := starlark.ParseJSON([]byte(r[5].(string)))
-			if err != nil {
+		var text [6][]byte
+		for _, j := range []int{0, 3, 5} {
+			if text[j], err = starlark.AppendJSON(nil, sl.String(r[j].(string))); err != nil {
 				return nil, err
 			}
-			list[i] = mapping("seq", sl.MakeInt64(r[0].(int64)), "kind", sl.String(r[1].(string)), "subject", sl.String(r[2].(string)),
-				"at", sl.MakeInt64(r[3].(int64)), "actor", sl.String(r[4].(string)), "attrs", attrs)
 		}
-		if err := events.SetKey(sl.String(sys.Name), sl.NewList(list)); err != nil {
-			return nil, err
-		}
+		b = fmt.Appendf(b, `{"actor":%s,"at":%d,"attrs":%s,"kind":%s,"seq":%d,"subject":%s}`, text[0], r[1], r[2], text[3], r[4], text[5])
 	}
-	b, err := starlark.AppendJSON(nil, mapping("instants", instants, "events", events))
-	return append(b, '\n'), err
+	return append(b, ']'), nil
 }
