@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -91,7 +92,7 @@ func (b *build) serve(ctx context.Context, n *node, spec sandbox.Spec) (processe
 	if err != nil {
 		return processed{}, err
 	}
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	pair, err := socketPair()
 	if err != nil {
 		return processed{}, fmt.Errorf("make a socket pair for a world: %w", err)
 	}
@@ -143,6 +144,19 @@ func (b *build) serve(ctx context.Context, n *node, spec sandbox.Spec) (processe
 		return processed{}, err
 	}
 	return processed{res, end.res}, nil
+}
+
+// socketPair makes a pair that no other process inherits. macOS can't say so as
+// it makes one, so no process may start in between.
+func socketPair() ([2]int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(pair[0])
+		unix.CloseOnExec(pair[1])
+	}
+	return pair, err
 }
 
 func unixConn(fd int) (*net.UnixConn, error) {
