@@ -43,6 +43,7 @@ func main() {
 		b.workspace(size.probes, size.reps)
 	}
 	b.live(100)
+	b.matrix("../examples/enterprise")
 }
 
 func check(err error) {
@@ -89,6 +90,31 @@ func (b *bench) live(reps int) {
 	b.row("", 0, 1, nil, root, "build", "//...")
 	b.row(name+": no-op", 0, runs, nil, root, "build", "//...")
 	b.row(name+": discriminator edited, re-scored", 0, runs, edit, root, "build", "//...")
+}
+
+// matrix measures a failure matrix: nothing known, nothing to do, one contract
+// edited. It needs a seal, and eval-world and eval-play beside the binary.
+func (b *bench) matrix(example string) {
+	root := filepath.Join(b.dir, "matrix")
+	check(os.CopyFS(filepath.Join(root, "enterprise"), os.DirFS(example)))
+	check(os.WriteFile(filepath.Join(root, "MODULE.star"), []byte("module(name = \"bench\")\n"), 0o644))
+	contracts := filepath.Join(root, "enterprise/contracts.star")
+	text, err := os.ReadFile(contracts)
+	check(err)
+	n := 0
+	edit := func() {
+		n++
+		edited := strings.Replace(string(text), "max = 5000)", fmt.Sprintf("max = %d)", 5000-n), 1)
+		check(os.WriteFile(contracts, []byte(edited), 0o644))
+	}
+	store := filepath.Join(b.dir, "matrix-store")
+	build := []string{"build", "--store=" + store, "//enterprise:matrix"}
+	fmt.Println()
+	b.row("112 scenarios: first build", 0, 3, func() { check(os.RemoveAll(store)) }, root, build...)
+	time.Sleep(2500 * time.Millisecond) // as above
+	b.row("", 0, 1, nil, root, build...)
+	b.row("112 scenarios: no-op", 0, runs, nil, root, build...)
+	b.row("112 scenarios: one contract edited", 0, runs, edit, root, build...)
 }
 
 // row prints the median of n runs; with an empty name it only runs.
