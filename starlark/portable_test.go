@@ -90,7 +90,7 @@ func again(t *testing.T, text []byte) {
 // its place.
 func called(fn sl.Value, args sl.Tuple) string {
 	var log []string
-	v, err := CallPortable(context.Background(), fn, args, nil, 0, func(s string) { log = append(log, s) })
+	v, err := CallPortable(context.Background(), fn, args, 0, func(s string) { log = append(log, s) })
 	var own *Error
 	switch {
 	case errors.As(err, &own):

@@ -71,7 +71,7 @@ func (e *CallError) Unwrap() error { return e.Err }
 // with ctx's error, when ctx does. print is where print() goes; nil drops it.
 // Arguments needn't be frozen, and calls may run at the same time if theirs are
 // apart. A failure of the function is a *CallError.
-func CallPortable(ctx context.Context, fn sl.Value, args sl.Tuple, kwargs []sl.Tuple, steps uint64, print func(string)) (sl.Value, error) {
+func CallPortable(ctx context.Context, fn sl.Value, args sl.Tuple, steps uint64, print func(string)) (sl.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func CallPortable(ctx context.Context, fn sl.Value, args sl.Tuple, kwargs []sl.T
 	thread.OnMaxSteps = stepsExceeded(steps)
 	stop := context.AfterFunc(ctx, func() { thread.Cancel("interrupted") })
 	defer stop()
-	v, err := sl.Call(thread, fn, args, kwargs)
+	v, err := sl.Call(thread, fn, args, nil)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}

@@ -103,26 +103,26 @@ func TestCallPortable(t *testing.T) {
 	f, _, _ := root.(*sl.Dict).Get(sl.String("f"))
 	loop, _, _ := root.(*sl.Dict).Get(sl.String("loop"))
 	var log []string
-	v, err := CallPortable(t.Context(), f, sl.Tuple{sl.MakeInt(1)}, []sl.Tuple{{sl.String("y"), sl.String("z")}}, 100, func(s string) { log = append(log, s) })
+	v, err := CallPortable(t.Context(), f, sl.Tuple{sl.MakeInt(1), sl.String("z")}, 100, func(s string) { log = append(log, s) })
 	if err != nil || v.String() != `[1, "z"]` || strings.Join(log, "|") != "in 1" {
 		t.Errorf("got %v, %v, printed %q", v, err, log)
 	}
-	_, err = CallPortable(t.Context(), f, sl.Tuple{sl.MakeInt(0)}, nil, 0, nil)
+	_, err = CallPortable(t.Context(), f, sl.Tuple{sl.MakeInt(0)}, 0, nil)
 	want := "w.star:4:14: floored division by zero\n  w.star:7:18: in f\n  w.star:4:14: in inner"
 	var own *Error
 	if err == nil || err.Error() != want || !errors.As(err, &own) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	var ce *CallError
-	if _, err = CallPortable(t.Context(), loop, nil, nil, 1000, nil); !errors.As(err, &ce) || !strings.Contains(err.Error(), "more than 1000 steps") {
+	if _, err = CallPortable(t.Context(), loop, nil, 1000, nil); !errors.As(err, &ce) || !strings.Contains(err.Error(), "more than 1000 steps") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = CallPortable(ctx, f, nil, nil, 0, nil); err != context.Canceled {
+	if _, err = CallPortable(ctx, f, nil, 0, nil); err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
-	if _, err = CallPortable(t.Context(), sl.None, nil, nil, 0, nil); err == nil {
+	if _, err = CallPortable(t.Context(), sl.None, nil, 0, nil); err == nil {
 		t.Error("None was called")
 	}
 }
@@ -135,7 +135,7 @@ func TestCallPortableInterrupted(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := CallPortable(ctx, root, nil, nil, 1<<60, func(string) { cancel() }); err != context.Canceled {
+	if _, err := CallPortable(ctx, root, nil, 1<<60, func(string) { cancel() }); err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
 }
@@ -212,8 +212,8 @@ lib = _lib(1)
 	}
 	for _, word := range []string{"call", "index", "binary", "unary", "dot", "for", "comprehension", "unset", "assign", "augmented", "set", "slice", "dict", "nested", "lambda", "wrapped"} {
 		args := sl.Tuple{sl.String(word)}
-		_, want := CallPortable(t.Context(), g["f"], args, nil, 0, nil)
-		_, got := CallPortable(t.Context(), fn, args, nil, 0, nil)
+		_, want := CallPortable(t.Context(), g["f"], args, 0, nil)
+		_, got := CallPortable(t.Context(), fn, args, 0, nil)
 		if want == nil || got == nil {
 			t.Errorf("%s: no error: %v, %v", word, want, got)
 			continue

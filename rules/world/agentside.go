@@ -120,7 +120,7 @@ func (a *Act) rewrite(out *wire.Answer, fns []sl.Callable, op *Operation) error 
 		if err != nil {
 			return err
 		}
-		v, err := callPortable(a.ctx, fn, sl.Tuple{body}, nil, stepLimit, a.print)
+		v, err := starlark.CallPortable(a.ctx, fn, sl.Tuple{body}, stepLimit, a.print)
 		if err == nil {
 			out.Body, err = starlark.AppendJSON(nil, v)
 		}

@@ -10,6 +10,7 @@ import (
 	sl "go.starlark.net/starlark"
 
 	"github.com/evalbuild/eval/rules/world/shape"
+	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -127,7 +128,7 @@ const maxToolName = 64
 
 // ParseWorld reads world.star; file is its name in errors.
 func ParseWorld(file string, text []byte) (*World, error) {
-	root, err := openPortable(file, text)
+	root, err := starlark.OpenPortable(file, text)
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}

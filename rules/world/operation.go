@@ -147,7 +147,7 @@ func (a *Act) inside(t *transaction, r request) (rep wire.Answer, commit bool, e
 		}
 	}
 	db, emit := t.values()
-	v, err := callPortable(a.ctx, r.op.fn, sl.Tuple{a.reqValue(r), db, emit}, nil, stepLimit, a.print)
+	v, err := starlark.CallPortable(a.ctx, r.op.fn, sl.Tuple{a.reqValue(r), db, emit}, stepLimit, a.print)
 	if err != nil {
 		return wire.Answer{}, false, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/evalbuild/eval/rules/world/chaos"
 	"github.com/evalbuild/eval/rules/world/shape"
+	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -39,7 +40,7 @@ const maxSpan = 1_000_000_000
 
 // ParseScenario reads scenario.star for w; file is its name in errors.
 func ParseScenario(file string, text []byte, w *World) (*Scenario, error) {
-	root, err := openPortable(file, text)
+	root, err := starlark.OpenPortable(file, text)
 	if err != nil {
 		return nil, fmt.Errorf("open %w", err)
 	}

@@ -99,7 +99,7 @@ func (a *Act) seed(sys *System, start int64) error {
 		return err
 	}
 	db, emit := t.values()
-	_, err = callPortable(a.ctx, sys.seed, sl.Tuple{db, emit, sl.MakeInt64(start)}, nil, stepLimit, a.print)
+	_, err = starlark.CallPortable(a.ctx, sys.seed, sl.Tuple{db, emit, sl.MakeInt64(start)}, stepLimit, a.print)
 	return errors.Join(err, t.end(err == nil))
 }
 
@@ -120,7 +120,7 @@ func (a *Act) runPrior(p prior) error {
 		v, err := out.Value()
 		return structOf("ok", sl.Bool(out.Status < 400), "status", sl.MakeInt(out.Status), "body", v), err
 	})
-	_, err := callPortable(a.ctx, a.scenario.script, sl.Tuple{task, call}, nil, stepLimit, a.print)
+	_, err := starlark.CallPortable(a.ctx, a.scenario.script, sl.Tuple{task, call}, stepLimit, a.print)
 	return err
 }
 
@@ -140,7 +140,7 @@ func (a *Act) incident(fn sl.Callable) error {
 		v, err := out.Value()
 		return structOf("status", sl.MakeInt(out.Status), "body", v), err
 	})
-	_, err := callPortable(a.ctx, fn, sl.Tuple{a.scenario.Request, call}, nil, stepLimit, a.print)
+	_, err := starlark.CallPortable(a.ctx, fn, sl.Tuple{a.scenario.Request, call}, stepLimit, a.print)
 	return err
 }
 

@@ -9,6 +9,7 @@ import (
 	sl "go.starlark.net/starlark"
 
 	"github.com/evalbuild/eval/rules/world/wire"
+	"github.com/evalbuild/eval/starlark"
 )
 
 // A Definition is a scripted agent, as its agent.star says.
@@ -24,7 +25,7 @@ type Definition struct {
 // Open reads a portable file whose root is {"script", "profile", "task",
 // "request"}. The name is for messages.
 func Open(name string, text []byte) (*Definition, error) {
-	root, err := openPortable(name, text)
+	root, err := starlark.OpenPortable(name, text)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}

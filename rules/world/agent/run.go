@@ -22,7 +22,7 @@ func (d *Definition) Run(ctx context.Context, world *wire.Client, print func(str
 	r := &run{ctx: ctx, world: world, does: d.does}
 	if !d.does.idle {
 		task := starlarkstruct.FromStringDict(starlarkstruct.Default, sl.StringDict{"text": sl.String(d.Task), "request": d.Request})
-		_, err := callPortable(ctx, d.Script, sl.Tuple{task, sl.NewBuiltin("call", r.call)}, nil, stepLimit, print)
+		_, err := starlark.CallPortable(ctx, d.Script, sl.Tuple{task, sl.NewBuiltin("call", r.call)}, stepLimit, print)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
