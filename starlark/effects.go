@@ -15,17 +15,17 @@ import (
 // attributes, and whether they always return. They hold for every run, where a
 // run tells of one.
 
-// nativeOperation is native.operation(fn): struct(effects, returns = True) of an
-// operation fn(req, db, emit). effects maps each kind of event that it may emit
-// to the sorted names of the attributes, or to None if it has ** in a call.
+// nativeOperation is native.operation(fn): the effects of an operation fn(req, db,
+// emit), which maps each kind of event that it may emit to the sorted names of the
+// attributes, or to None if it has ** in a call.
 func nativeOperation(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	return factsOf(t, b, args, kwargs, shape{"an operation", [3]string{"req", "db", "emit"}, 2, true})
+	return effectsOf(t, b, args, kwargs, shape{"an operation", [3]string{"req", "db", "emit"}, 2, true})
 }
 
 // nativeSeeded is native.seeded(fn): the same of a seed fn(db, emit, now), which
 // need return nothing.
 func nativeSeeded(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple) (sl.Value, error) {
-	return factsOf(t, b, args, kwargs, shape{"a seed", [3]string{"db", "emit", "now"}, 1, false})
+	return effectsOf(t, b, args, kwargs, shape{"a seed", [3]string{"db", "emit", "now"}, 1, false})
 }
 
 // A shape is what is expected of a function.
@@ -36,7 +36,7 @@ type shape struct {
 	returns bool
 }
 
-func factsOf(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple, s shape) (sl.Value, error) {
+func effectsOf(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple, s shape) (sl.Value, error) {
 	var fn *sl.Function
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "fn", &fn); err != nil {
 		return nil, err
@@ -66,7 +66,8 @@ func factsOf(t *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.Tuple, s sh
 			return nil, err
 		}
 	}
-	return frozenStruct(sl.StringDict{"effects": effects, "returns": sl.Bool(s.returns)}), nil
+	effects.Freeze()
+	return effects, nil
 }
 
 // anyAttr stands for what ** may hold.
