@@ -32,7 +32,7 @@ def refund(req, db, emit):
 def order(req, db, emit):
     return struct(status = 200, body = {"id": req.params["id"], "query": req.query, "note": "POST /payments/refunds {\"order\": \"9\", \"amount\": 999}"})
 
-root = {"name": "test", "clock": "2026-01-15T12:00:00Z", "systems": {"payments": {
+root = {"clock": "2026-01-15T12:00:00Z", "systems": {"payments": {
     "tables": {"refunds": {"key": "id", "prefix": "RF-", "columns": {"id": "string", "order": "string", "amount": "int"}}},
     "operations": {
         "POST /payments/refunds": {"fn": refund, "doc": "Refund an order.", "params": {"order": "string", "amount": "int"}},
@@ -44,7 +44,7 @@ root = {"name": "test", "clock": "2026-01-15T12:00:00Z", "systems": {"payments":
 
 // testScenario loses the reply to the first refund.
 const testScenario = `
-root = {"actor": "agent", "window": 600, "request": {}, "task": "Refund 7.", "prior_runs": [], "script": None, "after_settlement": None, "chaos": [
+root = {"actor": "agent", "window": 600, "request": {}, "prior_runs": [], "script": None, "after_settlement": None, "chaos": [
     {"client": "agent", "system": None, "operation": "POST /payments/refunds", "nth": 1, "mode": "lost_response", "status": 0, "fn": None},
 ]}
 `

@@ -18,7 +18,7 @@ def seed(db, emit, now):
     for i in range(15):
         emit("added", subject = db.insert("rows", text = str(i)).id, ago = "1d")
 
-root = {"name": "w", "clock": "2026-01-15T12:00:00Z", "systems": {`
+root = {"clock": "2026-01-15T12:00:00Z", "systems": {`
 	seeds := ""
 	for i := range 4 {
 		text += fmt.Sprintf(`"s%d": %s, `, i, strings.ReplaceAll(system, "/s/", fmt.Sprintf("/s%d/", i)))

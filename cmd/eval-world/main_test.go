@@ -37,12 +37,12 @@ def add(req, db, emit):
     emit("added", subject = r.id)
     return ok(r)
 
-root = {"name": "w", "clock": "2026-01-15T12:00:00Z", "systems": {"s": {
+root = {"clock": "2026-01-15T12:00:00Z", "systems": {"s": {
     "tables": {"rows": {"key": "id", "prefix": "R-", "columns": {"id": "string", "text": "string"}}},
     "operations": {"POST /s/rows": {"fn": add}}}}}
 `
 
-const scenarioText = `root = {"actor": "agent", "window": 600, "request": {}, "task": "add a row"}
+const scenarioText = `root = {"actor": "agent", "window": 600, "request": {}}
 `
 
 func startServer(t testing.TB, args ...string) *programtest.Server {
@@ -182,7 +182,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve --wrld=x", 2, "serve: flag provided but not defined: -wrld"},
 		{"serve x", 2, `serve: "x" is not expected: files are given by flags`},
 		{"serve --world=/nowhere", 1, "open /nowhere: no such file or directory"},
-		{"serve --world=" + bad, 1, "read " + bad + ": root.name: missing; a string is meant"},
+		{"serve --world=" + bad, 1, "read " + bad + ": root.clock: missing; a string is meant"},
 	} {
 		cmd := exec.Command(binary, strings.Fields(c.args)...)
 		cmd.Dir = folder

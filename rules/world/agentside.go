@@ -98,7 +98,7 @@ func (a *Act) exchange(c call) (wire.Answer, error) {
 	case bad != nil:
 		out = wire.Refusal(http.StatusBadRequest, "the body is not JSON: "+bad.Error())
 	default:
-		r := request{m, c.url.EscapedPath(), queryDict(c.url), body, a.scenario.Actor, c.key}
+		r := request{m, c.url.EscapedPath(), queryDict(c.url), body, a.scenario.actor, c.key}
 		out, err = a.perform(r, !p.Fails(chaos.PhantomSuccess))
 		out.Cut = p.Fails(chaos.LostResponse)
 	}

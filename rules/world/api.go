@@ -203,20 +203,13 @@ func (t *transaction) taken(tab *table, key any) (bool, error) {
 
 // makeKey gives the next key of a table. A number is never given twice, also
 // not after its row was deleted; those that rows got by hand are passed over.
-func (t *transaction) makeKey(tab *table) (any, error) {
-	key, _ := tab.column(tab.key)
-	if key.kind == "string" && tab.prefix == nil {
-		return nil, fmt.Errorf("the key %s is missing, and the table has no prefix to make one", tab.key)
-	}
+func (t *transaction) makeKey(tab *table) (string, error) {
 	for {
 		rows, err := t.db.query(`INSERT INTO "#keys" VALUES (?, 1) ON CONFLICT DO UPDATE SET last = last + 1 RETURNING last`, tab.system+"."+tab.name)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		made := rows[0][0]
-		if key.kind == "string" {
-			made = *tab.prefix + strconv.FormatInt(rows[0][0].(int64), 10)
-		}
+		made := tab.prefix + strconv.FormatInt(rows[0][0].(int64), 10)
 		if taken, err := t.taken(tab, made); err != nil || !taken {
 			return made, err
 		}

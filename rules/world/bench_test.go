@@ -33,7 +33,7 @@ def add(req, db, emit):
 def get(req, db, emit):
     return ok(db.get("items", id = req.params["id"]))
 
-root = {"name": "bench", "clock": "2026-01-15T12:00:00Z", "systems": {` + strings.Join(systems, ",") + `}, "seed": {` + strings.Join(seeds, ",") + `}}
+root = {"clock": "2026-01-15T12:00:00Z", "systems": {` + strings.Join(systems, ",") + `}, "seed": {` + strings.Join(seeds, ",") + `}}
 `
 	for b.Loop() {
 		w, err := ParseWorld("world.star", []byte(text))

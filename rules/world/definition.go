@@ -19,10 +19,8 @@ const stepLimit = 10_000_000
 
 // A World is what world.star says.
 type World struct {
-	Name    string
-	Systems []*System // in the order of the file
-
-	now        int64 // Unix seconds; a scenario starts lead before it
+	systems    []*System // in the order of the file
+	now        int64     // Unix seconds; a scenario starts lead before it
 	operations []*Operation
 }
 
@@ -42,7 +40,7 @@ type table struct {
 	system  string
 	name    string
 	key     string
-	prefix  *string // of keys that are made; nil: a string key must be given
+	prefix  string // of keys that are made
 	columns []column
 }
 
@@ -133,12 +131,11 @@ func ParseWorld(file string, text []byte) (*World, error) {
 		return nil, fmt.Errorf("open %w", err)
 	}
 	w, s := &World{}, shape.Of(file+": root", root)
-	s.Members("name", "clock", "systems", "seed")
-	w.Name = s.At("name").Text()
+	s.Members("clock", "systems", "seed")
 	w.now = timeOf(s.At("clock"))
 	for _, m := range s.At("systems").Items("a dict of systems") {
 		m.Named(systemName, m.Key, "a lower-case letter, then such letters, digits, _ and -")
-		w.Systems = append(w.Systems, readSystem(m.Key, m.Value))
+		w.systems = append(w.systems, readSystem(m.Key, m.Value))
 	}
 	if !s.At("seed").None() {
 		for _, m := range s.At("seed").Items("a dict of functions") {
@@ -150,7 +147,7 @@ func ParseWorld(file string, text []byte) (*World, error) {
 			sys.seed = m.Function()
 		}
 	}
-	for _, sys := range w.Systems {
+	for _, sys := range w.systems {
 		w.operations = append(w.operations, sys.operations...)
 	}
 	w.checkRoutes(s.At("systems"))
@@ -174,7 +171,7 @@ func timeOf(s shape.Value) int64 {
 }
 
 func (w *World) system(name string) *System {
-	for _, s := range w.Systems {
+	for _, s := range w.systems {
 		if s.Name == name {
 			return s
 		}
@@ -184,7 +181,7 @@ func (w *World) system(name string) *System {
 
 func (w *World) systemNames() []string {
 	var names []string
-	for _, s := range w.Systems {
+	for _, s := range w.systems {
 		names = append(names, s.Name)
 	}
 	return names
@@ -231,11 +228,7 @@ func readSystem(name string, s shape.Value) *System {
 func readTable(system, name string, s shape.Value) *table {
 	t := &table{system: system, name: name}
 	s.Members("key", "prefix", "columns")
-	t.key = s.At("key").Text()
-	if p := s.At("prefix"); !p.None() {
-		text := p.Text()
-		t.prefix = &text
-	}
+	t.key, t.prefix = s.At("key").Text(), s.At("prefix").Text()
 	for _, m := range s.At("columns").Items("a dict of column types") {
 		m.Named(fieldName, m.Key, "a letter or _, then letters, digits and _")
 		for _, c := range t.columns {
@@ -249,10 +242,8 @@ func readTable(system, name string, s shape.Value) *table {
 	switch {
 	case !ok:
 		s.At("key").Failf("there is no column %q%s", t.key, graph.DidYouMean(t.key, t.columnNames()))
-	case key.kind != "string" && key.kind != "int":
-		s.At("key").Failf("the key is a string or an int, not %s", key.kind)
-	case key.kind == "int" && t.prefix != nil:
-		s.At("prefix").Failf("a key of type int has no prefix")
+	case key.kind != "string":
+		s.At("key").Failf("the key is a string, not %s", key.kind)
 	}
 	return t
 }

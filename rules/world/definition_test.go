@@ -14,9 +14,9 @@ func TestWorldShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ old, new, want string }{
-		{`"name": "shop",`, ``, `world.star: root.name: missing; a string is meant`},
-		{`"name": "shop",`, `"name": 5,`, `world.star: root.name: a string is meant, not int`},
-		{`"name": "shop",`, `"name": "shop", "sistems": {},`, `world.star: root: there is no "sistems" (did you mean "systems"?)`},
+		{`"clock": "2026-01-15T12:00:00Z",`, ``, `world.star: root.clock: missing; a string is meant`},
+		{`"2026-01-15T12:00:00Z"`, `5`, `world.star: root.clock: a string is meant, not int`},
+		{`"clock": "2026`, `"sistems": {}, "clock": "2026`, `world.star: root: there is no "sistems" (did you mean "systems"?)`},
 		{`"2026-01-15T12:00:00Z"`, `"yesterday"`, `world.star: root.clock: a time such as 2026-01-15T12:00:00Z is meant`},
 		{`"amount": "int"}},
             },
@@ -24,8 +24,8 @@ func TestWorldShapes(t *testing.T) {
             },
             "operations"`, `world.star: root.systems.payments.tables.refunds.columns.amount: "integer" is none of string, int, float, bool, json`},
 		{`{"key": "id", "prefix": "RF-"`, `{"key": "di", "prefix": "RF-"`, `world.star: root.systems.payments.tables.refunds.key: there is no column "di" (did you mean "id"?)`},
-		{`{"key": "id", "prefix": "RF-"`, `{"key": "amount", "prefix": "RF-"`, `world.star: root.systems.payments.tables.refunds.prefix: a key of type int has no prefix`},
-		{`{"key": "id", "prefix": None`, `{"key": "paid", "prefix": None`, `world.star: root.systems.payments.tables.orders.key: the key is a string or an int, not bool`},
+		{`{"key": "id", "prefix": "RF-"`, `{"key": "id", "prefix": None`, `world.star: root.systems.payments.tables.refunds.prefix: a string is meant, not NoneType`},
+		{`{"key": "id", "prefix": "RF-"`, `{"key": "amount", "prefix": "RF-"`, `world.star: root.systems.payments.tables.refunds.key: the key is a string, not int`},
 		{`"order": "string", "amount"`, `"ID": "string", "amount"`, `world.star: root.systems.payments.tables.refunds.columns.ID: the column "id" differs only in case`},
 		{`"order": "string", "amount"`, `"#": "string", "amount"`, `world.star: root.systems.payments.tables.refunds.columns.#: the name "#": a letter or _`},
 		{`"crm": {`, `"../crm": {`, `world.star: root.systems.../crm: the name "../crm": a lower-case letter`},
@@ -43,7 +43,7 @@ func TestWorldShapes(t *testing.T) {
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crn": seed_payments}`, `world.star: root.seed.crn: there is no system "crn" (did you mean "crm"?)`},
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crm": "x"}`, `world.star: root.seed.crm: a function is meant, not string`},
 		{`root = {`, `rot = {`, `open world.star: the text defines no root`},
-		{`root = {`, `root = [][0] + {`, `open world.star:113:10: index 0 out of range`},
+		{`root = {`, `root = [][0] + {`, `open world.star:111:10: index 0 out of range`},
 	} {
 		edited := strings.Replace(string(text), c.old, c.new, 1)
 		if edited == string(text) {

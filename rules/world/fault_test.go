@@ -32,7 +32,6 @@ func TestFaults(t *testing.T) {
 		"type":       "db.insert refunds: column amount: int is meant, not string",
 		"big":        "db.insert refunds: column amount: 1180591620717411303424 has more than 64 bits",
 		"duplicate":  "db.insert orders: there is a row with the key 1001 already",
-		"no_key":     "db.insert orders: the key id is missing, and the table has no prefix to make one",
 		"missing":    `db.update orders: there is no row with the key "77"`,
 		"delete":     `db.delete orders: there is no row with the key "77"`,
 		"rekey":      "db.update orders: the key id can't be changed",

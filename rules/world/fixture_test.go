@@ -45,7 +45,7 @@ func (s scene) text() string {
 		return s
 	}
 	return s.defs + `
-root = {"actor": "agent", "window": 600, "request": {"order_id": "1001", "amount": 4500}, "task": "Refund order 1001.",
+root = {"actor": "agent", "window": 600, "request": {"order_id": "1001", "amount": 4500},
     "chaos": [` + s.chaos + `], "prior_runs": [` + s.priors + `], "script": ` + or(s.script, "None") + `, "after_settlement": ` + or(s.after, "None") + `}
 `
 }

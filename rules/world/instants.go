@@ -28,7 +28,7 @@ type state struct {
 // snapshot takes the instant of now.
 func (a *Act) snapshot(name string) (instant, error) {
 	in := instant{name, a.clock.now, map[string]*state{}}
-	for _, sys := range a.world.Systems {
+	for _, sys := range a.world.systems {
 		st, err := a.databases[sys.Name].state()
 		if err != nil {
 			return in, err

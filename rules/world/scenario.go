@@ -13,18 +13,16 @@ import (
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
-// A Scenario is what scenario.star says: what the agent is to do, and what goes
+// A Scenario is what scenario.star says: what the agent is asked, and what goes
 // wrong meanwhile.
 type Scenario struct {
-	Actor   string // of the agent's calls
-	Task    string
-	Request sl.Value // a dict, frozen
-	Window  int64    // seconds from the agent's end to the re-check
-
-	chaos  []*chaos.Rule
-	priors []prior     // oldest first
-	script sl.Callable // of the prior runs
-	after  sl.Callable // runs settleDelay after the re-check; may be nil
+	actor   string   // of the agent's calls
+	request sl.Value // a dict, frozen
+	window  int64    // seconds from the agent's end to the re-check
+	chaos   []*chaos.Rule
+	priors  []prior     // oldest first
+	script  sl.Callable // of the prior runs
+	after   sl.Callable // runs settleDelay after the re-check; may be nil
 }
 
 // A prior is an earlier run of the same agent.
@@ -45,11 +43,10 @@ func ParseScenario(file string, text []byte, w *World) (*Scenario, error) {
 		return nil, fmt.Errorf("open %w", err)
 	}
 	sc, s := &Scenario{}, shape.Of(file+": root", root)
-	s.Members("actor", "window", "request", "task", "chaos", "prior_runs", "script", "after_settlement")
-	sc.Actor = s.At("actor").Text()
-	sc.Task = s.At("task").Text()
-	sc.Request = s.At("request").Dict()
-	sc.Window = s.At("window").Number(0, maxSpan)
+	s.Members("actor", "window", "request", "chaos", "prior_runs", "script", "after_settlement")
+	sc.actor = s.At("actor").Text()
+	sc.request = s.At("request").Dict()
+	sc.window = s.At("window").Number(0, maxSpan)
 	for _, r := range s.At("chaos").List("a list of rules") {
 		sc.chaos = append(sc.chaos, readRule(r, w))
 	}

@@ -58,15 +58,15 @@ func Start(ctx context.Context, w *World, sc *Scenario, folder string, print fun
 
 func (a *Act) start() error {
 	var err error
-	if a.store, err = openStore(a.world.Systems); err != nil {
+	if a.store, err = openStore(a.world.systems); err != nil {
 		return err
 	}
 	a.databases = map[string]*database{}
-	for _, sys := range a.world.Systems {
+	for _, sys := range a.world.systems {
 		a.databases[sys.Name] = &database{store: a.store, system: sys}
 	}
 	start := a.world.now - lead
-	for _, sys := range a.world.Systems {
+	for _, sys := range a.world.systems {
 		if sys.seed == nil {
 			continue
 		}
@@ -113,7 +113,7 @@ func (a *Act) runPrior(p prior) error {
 		if err := sl.UnpackArgs(b.Name(), args, kwargs, "operation", &operation, "body?", &body); err != nil {
 			return nil, err
 		}
-		out, err := a.direct(operation, body, a.scenario.Actor, false)
+		out, err := a.direct(operation, body, a.scenario.actor, false)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +140,7 @@ func (a *Act) incident(fn sl.Callable) error {
 		v, err := out.Value()
 		return structOf("status", sl.MakeInt(out.Status), "body", v), err
 	})
-	_, err := starlark.CallPortable(a.ctx, fn, sl.Tuple{a.scenario.Request, call}, stepLimit, a.print)
+	_, err := starlark.CallPortable(a.ctx, fn, sl.Tuple{a.scenario.request, call}, stepLimit, a.print)
 	return err
 }
 
@@ -229,7 +229,7 @@ func (a *Act) settle() error {
 		return err
 	}
 	settled := a.instants[len(a.instants)-1]
-	a.clock.set(a.clock.now + a.scenario.Window)
+	a.clock.set(a.clock.now + a.scenario.window)
 	settled.name, settled.clock = wire.AtSettled, a.clock.now
 	a.instants = append(a.instants, settled)
 	if a.scenario.after == nil {
