@@ -48,6 +48,8 @@ var builtinFiles = map[string]string{
 	"probe": "probe.star", "family": "probe.star", "headroom": "probe.star",
 	"captures": "producer.star", "filegroup": "action.star", "action": "action.star",
 	"tool": "tool.star", "seal": "seal.star", "contract": "contract.star",
+	"system": "world.star", "world": "world.star",
+	"workflow": "scenario.star", "scenario": "scenario.star", "failure_matrix": "scenario.star", "broken_contracts": "scenario.star",
 }
 
 // showFile turns a file's label into a path that can be opened from the root:
