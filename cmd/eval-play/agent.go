@@ -42,6 +42,6 @@ var agentCommand = program.Command{
 		if err != nil {
 			return err
 		}
-		return def.Run(ctx, world, printLine)
+		return def.Run(ctx, world, program.Print)
 	},
 }

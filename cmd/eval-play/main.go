@@ -7,7 +7,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/evalbuild/eval/rules/world/program"
@@ -21,6 +20,3 @@ func main() {
 		Commands: []program.Command{agentCommand, replayCommand, eventsCommand, extractCommand},
 	}))
 }
-
-// printLine is where print() of Starlark goes.
-func printLine(msg string) { fmt.Fprintln(os.Stderr, msg) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evalbuild/eval/rules/world"
 	"github.com/evalbuild/eval/rules/world/agent"
+	"github.com/evalbuild/eval/rules/world/program"
 	"github.com/evalbuild/eval/rules/world/wire"
 )
 
@@ -70,7 +71,7 @@ func act(t *testing.T, client func(url string)) map[string]string {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()
-	a, err := world.Start(t.Context(), w, sc, folder, printLine)
+	a, err := world.Start(t.Context(), w, sc, folder, program.Print)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestActOfEachProfile(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := d.Run(t.Context(), c, printLine); err != nil {
+				if err := d.Run(t.Context(), c, program.Print); err != nil {
 					t.Fatal(err)
 				}
 			})

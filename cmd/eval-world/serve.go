@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/evalbuild/eval/rules/world"
@@ -36,7 +35,7 @@ func serve(ctx context.Context, c *program.Call) error {
 	if err != nil {
 		return err
 	}
-	act, err := world.Start(ctx, w, sc, folder, printLine)
+	act, err := world.Start(ctx, w, sc, folder, program.Print)
 	if err != nil {
 		return err
 	}
@@ -50,6 +49,3 @@ func serve(ctx context.Context, c *program.Call) error {
 	}
 	return act.Finish()
 }
-
-// printLine is where print() of Starlark goes.
-func printLine(msg string) { fmt.Fprintln(os.Stderr, msg) }

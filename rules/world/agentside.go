@@ -143,7 +143,8 @@ func (a *Act) Report(success bool, message string) {
 // Operations are those that the agent has.
 func (a *Act) Operations() Operations { return a.world.Operations() }
 
-// Handler is what an agent sees over HTTP. mcp serves /mcp; it may be nil.
+// Handler is what an agent sees over HTTP. mcp serves /mcp, and bounds its
+// requests itself; it may be nil.
 func (a *Act) Handler(mcp http.Handler) http.Handler { return agentHandler{a, mcp} }
 
 type agentHandler struct {
@@ -165,7 +166,6 @@ func (h agentHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == "/mcp" && h.mcp != nil {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		h.mcp.ServeHTTP(w, r)
 		return
 	}

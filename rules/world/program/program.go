@@ -170,3 +170,6 @@ func (c *Call) Read(flag string) (path string, text []byte, err error) {
 	text, err = os.ReadFile(path)
 	return path, text, err // it says "open PATH: why"
 }
+
+// Print is where print() of Starlark goes.
+func Print(msg string) { fmt.Fprintln(os.Stderr, msg) }
