@@ -75,7 +75,7 @@ func (c *analysis) takeServer(a *graph.Action, v sl.Value) error {
 	a.Server = &graph.Server{
 		Program: s.program.name,
 		Port:    forward.Port,
-		Policy:  graph.Policy{Unsealed: a.Policy.Unsealed, Limits: graph.DefaultLimits},
+		Policy:  graph.Policy{Unsealed: a.Policy.Unsealed, Limits: graph.ServerLimits(a.Policy.Limits)},
 	}
 	at := map[*graph.File]string{}
 	for k, v := range s.inputs.Entries() {

@@ -153,7 +153,7 @@ func TestServed(t *testing.T) {
 		{
 			Args:    []string{"/eval-world", "s=@"},
 			Env:     []string{"GOMAXPROCS=1"},
-			Policy:  graph.Policy{Limits: graph.DefaultLimits},
+			Policy:  graph.Policy{Limits: graph.ServerLimits(graph.DefaultLimits)},
 			Outputs: []collect.Output{{Path: "s"}},
 			Mounts:  []graph.Mount{{Path: "/eval-world", Executable: true}, {Path: "/in/own/0"}},
 		},

@@ -258,7 +258,7 @@ func (b *build) checkRecorded(n *node, r cas.Result, outputs []output, record []
 			return b.storeFault(n, fmt.Errorf("the seal's record: %w", err))
 		}
 		if n.action.Server != nil {
-			if out := b.checkServer(n, r.Aux[AuxServerSeal]); out.err != nil {
+			if out := b.checkServer(n, r.Aux[AuxServerSeal], limits); out.err != nil {
 				return out
 			}
 		}
@@ -272,9 +272,10 @@ func (b *build) checkRecorded(n *node, r cas.Result, outputs []output, record []
 	return outcome{hit: true, outputs: outputs}
 }
 
-// checkServer judges the record of a server's seal. Of a draw the program is
+// checkServer judges the record of the seal of a server, whose run had these
+// limits. Of a draw the program is
 // what the record says: the key has its version only.
-func (b *build) checkServer(n *node, record []byte) outcome {
+func (b *build) checkServer(n *node, record []byte, limits graph.Limits) outcome {
 	program, err := serverOf(record, n.action.Server.Program)
 	if err != nil {
 		return b.storeFault(n, fmt.Errorf("the record of its world's seal: %w", err))
@@ -288,6 +289,7 @@ func (b *build) checkServer(n *node, record []byte) outcome {
 	if err != nil {
 		return outcome{err: err, infra: true}
 	}
+	spec.Policy.Limits = graph.ServerLimits(limits)
 	switch err := b.o.VerifySeal(record, spec); {
 	case errors.Is(err, sandbox.ErrUnverifiable):
 		b.again.unverifiable.Add(1)

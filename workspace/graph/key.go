@@ -266,6 +266,11 @@ func (a *Action) RepKey(f cas.Func, in Inputs) (Key, error) {
 	policy := *a.Policy
 	policy.Limits = Limits{}
 	blank.Policy = &policy
+	if a.Server != nil { // its limits are made of these
+		server := *a.Server
+		server.Policy.Limits = Limits{}
+		blank.Server = &server
+	}
 	enc, err := blank.Encode(f, in)
 	return enc.Key, err
 }

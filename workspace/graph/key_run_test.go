@@ -359,6 +359,15 @@ func TestRepKey(t *testing.T) {
 			t.Errorf("%s is not in the rep key", name)
 		}
 	}
+	served := func(wall time.Duration) Key {
+		return rep(func(a *Action) {
+			a.Policy.Limits.Wall = wall
+			a.Server = &Server{Port: 80, Policy: Policy{Limits: ServerLimits(a.Policy.Limits)}}
+		})
+	}
+	if served(time.Second) != served(time.Minute) {
+		t.Error("limits of a server, which are made of the run's, are in the rep key")
+	}
 	a, in := runAction()
 	if k := key(t, a, in); k == plain {
 		t.Error("the rep key is the key")

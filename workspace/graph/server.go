@@ -1,6 +1,9 @@
 package graph
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // A Server is a process beside a run's own, in a seal of its own: the world
 // that an agent acts in. The two share one socket: it listens on Port of the
@@ -38,6 +41,19 @@ const (
 // scenario and the same requests. It is in the key of runs that draw. Raise it
 // on purpose only, when an old capture could be wrong.
 const WorldVersion = 1
+
+// serverGrace is what a server has beyond its run's time: to begin before it, and
+// to write down what there was.
+const serverGrace = time.Minute
+
+// ServerLimits are those of the server of a run with such limits. It outlives the
+// run whatever that does: a run that is stopped by its limit is a result. What it
+// keeps of one is bounded by itself, below these.
+func ServerLimits(run Limits) Limits {
+	l := DefaultLimits
+	l.Memory, l.Output, l.Wall = 2<<30, 256<<20, run.Wall+serverGrace
+	return l
+}
 
 // walk visits what the key has of a server but for its inputs; program says
 // that those have its program.
