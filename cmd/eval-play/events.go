@@ -12,7 +12,7 @@ var eventsCommand = program.Command{
 	Name:  "events",
 	Usage: "the events of an act that has ended, for an extractor",
 	Files: []program.File{{Name: "events", Usage: "events.json of the act"}, {Name: "chaos", Usage: "what fails for the extractor"}},
-	Run: func(_ context.Context, c *program.Call) error {
+	Run: func(ctx context.Context, c *program.Call) error {
 		events, eventsText, err := c.Read("events")
 		if err != nil {
 			return err
@@ -25,6 +25,6 @@ var eventsCommand = program.Command{
 		if err != nil {
 			return err
 		}
-		return program.ServeUntilEnd(os.Stdin, rec)
+		return program.ServeUntilEnd(ctx, os.Stdin, rec)
 	},
 }

@@ -126,6 +126,20 @@ func TestServeFault(t *testing.T) {
 	}
 }
 
+// TestServeInterrupted: the agent hasn't ended, so nothing is written.
+func TestServeInterrupted(t *testing.T) {
+	s, url := startServe(t)
+	if status, _ := post(t, url+"/s/rows", `"x"`); status != 200 {
+		t.Errorf("status %d", status)
+	}
+	if code, stderr := s.Interrupt(); code != 1 || stderr != "adding x\neval-world: error: read standard input: context canceled\n" {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if got := s.Files(); got != "scenario.star world.star" {
+		t.Errorf("files: %s", got)
+	}
+}
+
 func TestControlSocket(t *testing.T) {
 	args := []string{"serve", "--world=world.star", "--scenario=scenario.star"}
 	for _, c := range []struct {

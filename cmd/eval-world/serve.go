@@ -44,7 +44,7 @@ func serve(ctx context.Context, c *program.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := program.ServeUntilEnd(os.Stdin, act.Handler(tools)); err != nil {
+	if err := program.ServeUntilEnd(ctx, os.Stdin, act.Handler(tools)); err != nil {
 		return err
 	}
 	return act.Finish()

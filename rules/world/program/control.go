@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +23,17 @@ const endTime = 5 * time.Second
 
 // ServeUntilEnd serves h on the listener that the first message on stdin, a unix
 // socket, carries, until stdin ends. Then requests that are under way are done.
-func ServeUntilEnd(stdin *os.File, h http.Handler) error {
+// If ctx ends before, that is an error.
+func ServeUntilEnd(ctx context.Context, stdin *os.File, h http.Handler) error {
 	conn, err := controlSocket(stdin)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // it ends the reads below
 	ln, err := receiveListener(conn)
 	if err != nil {
-		return fmt.Errorf("receive listener: %w", err)
+		return fmt.Errorf("receive listener: %w", cmp.Or(ctx.Err(), err))
 	}
 	srv := wire.NewServer(h)
 	served := make(chan error, 1)
@@ -45,12 +48,12 @@ func ServeUntilEnd(stdin *os.File, h http.Handler) error {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case err = <-ended:
 	}
-	ctx, stop := context.WithTimeout(context.Background(), endTime)
+	ending, stop := context.WithTimeout(context.Background(), endTime)
 	defer stop()
-	if srv.Shutdown(ctx) != nil {
+	if srv.Shutdown(ending) != nil {
 		srv.Close() // whoever still reads is not the client
 	}
-	if err != nil {
+	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return fmt.Errorf("read standard input: %w", err)
 	}
 	return nil

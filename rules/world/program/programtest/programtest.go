@@ -116,6 +116,21 @@ func Listener(t testing.TB) (file *os.File, url string) {
 func (s *Server) End() (code int, stderr string) {
 	s.t.Helper()
 	s.control.Close()
+	return s.wait()
+}
+
+// Interrupt sends the program a signal, with the control socket still open, and
+// returns how it ended.
+func (s *Server) Interrupt() (code int, stderr string) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.wait()
+}
+
+func (s *Server) wait() (code int, stderr string) {
+	s.t.Helper()
 	err := s.cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
