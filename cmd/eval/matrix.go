@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ type scenarioRow struct {
 	Claimed    *bool             `json:"claimed_success"`
 	Agent      string            `json:"agent"`
 	Calls      int               `json:"calls"`
-	Expect     map[string]string `json:"expect"`
+	Expect     expectation       `json:"expect"`
 	Expected   bool              `json:"expected"`
 	Trace      string            `json:"trace"`
 	Replay     *struct {
@@ -90,7 +91,7 @@ func printMatrix(w io.Writer, folder string, verified *latency) error {
 // notable says whether somebody should look at the scenario.
 func (r *scenarioRow) notable() bool { return !r.Policy.Agree || !r.Outcome.Agree || !r.Expected }
 
-// lens says "FAIL (was PASS, PASS; truth PASS)" and why.
+// text is "FAIL (provisional PASS, settled PASS; truth PASS)".
 func (l *lensRow) text() string {
 	var more []string
 	if l.Provisional != l.Verdict || l.Settled != l.Verdict {
@@ -116,7 +117,7 @@ func (r *scenarioRow) unexpected() string {
 	if r.Expected {
 		return ""
 	}
-	return fmt.Sprintf("; expected policy %s, outcome %s", r.Expect["policy"], r.Expect["outcome"])
+	return "; expected " + string(r.Expect)
 }
 
 // maxScenarios is how many scenarios that are as they should be are listed one
@@ -176,7 +177,7 @@ func (s *scorecard) showScenario(run string) error {
 		showLine("orphan", "%s", string(o))
 	}
 	if !r.Expected {
-		showLine("expected", "policy %s, outcome %s", r.Expect["policy"], r.Expect["outcome"])
+		showLine("expected", "%s", r.Expect)
 	}
 	return showRun(run)
 }
@@ -192,6 +193,7 @@ func showRun(name string) error {
 			Call *struct {
 				N         int             `json:"n"`
 				Operation string          `json:"operation"`
+				Method    string          `json:"method"` // where no operation has the path
 				Path      string          `json:"path"`
 				Key       *string         `json:"key"`
 				Body      json.RawMessage `json:"body"`
@@ -210,7 +212,7 @@ func showRun(name string) error {
 		switch c := line.Call; {
 		case c != nil:
 			method, _, _ := strings.Cut(c.Operation, " ")
-			asked := fmt.Sprintf("%s %s", orDash(method), c.Path)
+			asked := cmp.Or(method, c.Method) + " " + c.Path
 			if len(c.Body) > 0 && string(c.Body) != "null" {
 				asked += " " + short(string(c.Body))
 			}

@@ -74,12 +74,12 @@ func (b *build) serverSpec(n *node, place placer, program graph.Mount) (sandbox.
 	return spec, err
 }
 
-// A ServerError says that a run's server failed. What the run did then counts
+// A serverError says that a run's server failed. What the run did then counts
 // for nothing, whatever it was: it is no fault of the agent's.
-type ServerError struct{ Err *RunError }
+type serverError struct{ Err *RunError }
 
-func (e *ServerError) Error() string { return "its world: " + e.Err.Error() }
-func (e *ServerError) Unwrap() error { return e.Err }
+func (e *serverError) Error() string { return "its world: " + e.Err.Error() }
+func (e *serverError) Unwrap() error { return e.Err }
 
 // errServerEnded ends a run whose server is gone.
 var errServerEnded = errors.New("its world ended before it")
@@ -172,7 +172,7 @@ func unixConn(fd int) (*net.UnixConn, error) {
 }
 
 // serverFailure judges what a server did; nil if its outputs count.
-func serverFailure(a *graph.Action, res *sandbox.Result) *ServerError {
+func serverFailure(a *graph.Action, res *sandbox.Result) *serverError {
 	served := graph.Action{Policy: &a.Server.Policy}
 	for _, o := range a.Outputs {
 		if o.Served() {
@@ -181,7 +181,7 @@ func serverFailure(a *graph.Action, res *sandbox.Result) *ServerError {
 		}
 	}
 	if f := failureOf(&served, res); f != nil {
-		return &ServerError{f}
+		return &serverError{f}
 	}
 	return nil
 }

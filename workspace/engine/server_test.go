@@ -200,7 +200,7 @@ func TestServedFailures(t *testing.T) {
 		if len(b.Problems) != 1 || b.Problems[0].Err.Error() != c.want {
 			t.Errorf("%s: %+v, want %q", c.what, b.Problems, c.want)
 		}
-		var server *ServerError
+		var server *serverError
 		if is := len(b.Problems) == 1 && errors.As(b.Problems[0].Err, &server); is != strings.HasPrefix(c.want, "its world: ") {
 			t.Errorf("%s: a server's error: %v", c.what, is)
 		}
