@@ -194,7 +194,7 @@ func TestDo(t *testing.T) {
 	l := begin(t, scene{chaos: chaosRule("lost_response", `"operation": "POST /payments/refunds", "nth": 2`)})
 	check := func(operation string, args map[string]any, key string, want string) {
 		t.Helper()
-		status, body, delivered := l.act.Do(t.Context(), operation, args, key)
+		status, body, delivered := l.act.Do(operation, args, key)
 		if got := fmt.Sprintf("%d %s %v", status, body, delivered); got != want {
 			t.Errorf("Do(%s, %v): %s\nwant %s", operation, args, got, want)
 		}
@@ -368,7 +368,7 @@ func TestParams(t *testing.T) {
 	l.want("GET /payments/refunds?limit=7", "", 200, "[]")
 	l.want("GET /payments/orders/1001", "", 200, `{"id":"1001","paid":true,"tags":["new"],"total":4500}`)
 	l.want("POST /crm/orders/1/notes", `{"text": "a", "score": null}`, 200, `{"data":null,"flag":null,"id":"N-1","score":null,"text":"a"}`)
-	status, body, delivered := l.act.Do(t.Context(), refundPath, map[string]any{"order_id": "1001"}, "")
+	status, body, delivered := l.act.Do(refundPath, map[string]any{"order_id": "1001"}, "")
 	if status != 400 || !delivered || fmt.Sprintf("%s", body) != `{"error":"amount is missing: int is meant"}` {
 		t.Errorf("a call of a tool: %d %s, %v", status, body, delivered)
 	}

@@ -47,7 +47,7 @@ func TestFaults(t *testing.T) {
 			for _, op := range []string{refundPath, "GET /tools", "POST /report", "GET /nowhere", "GET /mcp"} {
 				l.want(op, `{"success": true}`, 500, ended)
 			}
-			if status, _, delivered := l.act.Do(t.Context(), "GET /payments/refunds", nil, ""); status != 500 || !delivered {
+			if status, _, delivered := l.act.Do("GET /payments/refunds", nil, ""); status != 500 || !delivered {
 				t.Errorf("Do: %d %v", status, delivered)
 			}
 			err := l.act.Finish()

@@ -1,9 +1,9 @@
 package world
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,7 +35,7 @@ func (ops Operations) AppendJSON(b []byte) ([]byte, error) {
 // fields of the query (GET) or of the body. body is JSON. Without delivered the
 // caller must see a broken connection. A call that has begun is executed even if
 // its caller goes away, as one by HTTP is.
-func (a *Act) Do(_ context.Context, operation string, args map[string]any, key string) (status int, body any, delivered bool) {
+func (a *Act) Do(operation string, args map[string]any, key string) (status int, body any, delivered bool) {
 	c, err := newCall(operation, args, key)
 	if err != nil {
 		rep := wire.Refusal(http.StatusBadRequest, err.Error())
@@ -67,7 +67,8 @@ func newCall(operation string, args map[string]any, key string) (call, error) {
 		}
 		segments[i] = url.PathEscape(text)
 	}
-	for name, v := range args {
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		v := args[name]
 		if slices.Contains(strings.Split(path, "/"), "{"+name+"}") {
 			continue
 		}

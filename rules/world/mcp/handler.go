@@ -17,9 +17,10 @@ import (
 type World interface {
 	// Do makes one call of an operation, "POST /payments/refunds". The arguments
 	// are path variables, query (GET) and fields of the body, as encoding/json
-	// reads them with UseNumber; an empty key is none. The body is anything that
+	// reads them with UseNumber; an empty key is none. What has begun is carried
+	// out even if its caller goes away. The body is anything that
 	// has a JSON form. Delivered false: the agent must see no reply.
-	Do(ctx context.Context, operation string, args map[string]any, key string) (status int, body any, delivered bool)
+	Do(operation string, args map[string]any, key string) (status int, body any, delivered bool)
 	// Report is what the agent claims; the last one counts.
 	Report(success bool, message string)
 }
@@ -136,14 +137,14 @@ func (g *guarded) WriteHeader(status int) {
 }
 
 func (h *handler) operation(t *tool, world World) sdk.ToolHandler {
-	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	return func(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		args, err := t.read(req.Params.Arguments)
 		if err != nil {
 			return failed(err.Error()), nil
 		}
 		key, _ := args[keyArgument].(string) // read has checked the type
 		delete(args, keyArgument)
-		status, body, delivered := world.Do(ctx, t.Pattern, args, key)
+		status, body, delivered := world.Do(t.Pattern, args, key)
 		if !delivered {
 			return new(sdk.CallToolResult), h.lose(req)
 		}

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -21,7 +20,7 @@ type fakeWorld struct {
 	calls []string
 }
 
-func (f *fakeWorld) Do(_ context.Context, operation string, args map[string]any, key string) (int, any, bool) {
+func (f *fakeWorld) Do(operation string, args map[string]any, key string) (int, any, bool) {
 	b, err := json.Marshal(args)
 	if err != nil {
 		panic(err)

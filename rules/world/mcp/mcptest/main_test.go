@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,7 +19,7 @@ type fakeWorld struct {
 	report string
 }
 
-func (f *fakeWorld) Do(_ context.Context, _ string, args map[string]any, _ string) (int, any, bool) {
+func (f *fakeWorld) Do(_ string, args map[string]any, _ string) (int, any, bool) {
 	f.calls++
 	return []int{200, 0, 403}[(f.calls-1)%3], args, f.calls%3 != 2
 }
