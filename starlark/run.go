@@ -26,7 +26,7 @@ func (c *analysis) run(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []sl.T
 	mnemonic := "Run"
 	if err := sl.UnpackArgs(b.Name(), args, kwargs, "executable", &executable, "arguments?", &arguments, "inputs?", &inputs,
 		"outputs?", &outputs, "env?", &env, "seal?", &seal, "tools?", &tools, "sample?", &sample, "mnemonic?", &mnemonic,
-		"stdin?", &o.stdin, "optional?", &o.optional, "stdout?", &o.stdout, "exit?", &o.exit, "egress?", &o.egress, "seal_record?", &o.seal,
+		"stdin?", &o.stdin, "optional?", &o.optional, "stdout?", &o.stdout, "stderr?", &o.stderr, "exit?", &o.exit, "egress?", &o.egress, "seal_record?", &o.seal,
 		"terms?", &terms, "server?", &server); err != nil {
 		return nil, err
 	}
@@ -265,7 +265,7 @@ type made struct {
 	optional *sl.Dict    // of paths: empty if it isn't made
 	stdin    sl.Value
 	// What the harness makes.
-	stdout, exit, egress, seal sl.Value
+	stdout, stderr, exit, egress, seal sl.Value
 }
 
 // takeMade claims what the process makes. An output's name is its path below
@@ -274,7 +274,7 @@ func (c *analysis) takeMade(a *graph.Action, m made) error {
 	for _, f := range []struct {
 		file   sl.Value
 		format string
-	}{{m.stdout, graph.FormatStdout}, {m.exit, graph.FormatExit}, {m.egress, graph.FormatEgress}, {m.seal, graph.FormatSeal}} {
+	}{{m.stdout, graph.FormatStdout}, {m.stderr, graph.FormatStderr}, {m.exit, graph.FormatExit}, {m.egress, graph.FormatEgress}, {m.seal, graph.FormatSeal}} {
 		if f.file == nil || f.file == sl.None {
 			continue
 		}

@@ -53,7 +53,7 @@ func runBuild(ctx context.Context, s *session) error {
 	rep, err := eng.Build(ctx, targets)
 	live.end()
 	if rep != nil {
-		cards, met := printBuild(eng, rep, &verified, errors.Is(err, engine.ErrInterrupted))
+		cards, met := printBuild(rep, &verified, errors.Is(err, engine.ErrInterrupted))
 		log.finish(rep, cards)
 		s.noteGone(os.Stderr, targets)
 		if err == nil {
@@ -90,12 +90,12 @@ func verdictOf(rep *engine.Report, met bool) error {
 
 // printBuild prints problems, changed verdicts, the table and the summary. It
 // returns the scorecards, and whether every expectation is met.
-func printBuild(eng *engine.Engine, rep *engine.Report, verified *latency, interrupted bool) (cards []*scorecard, met bool) {
+func printBuild(rep *engine.Report, verified *latency, interrupted bool) (cards []*scorecard, met bool) {
 	printProblems(rep)
 	met = true
 	var table []*scorecard
 	var scenarios []*scenarioRow
-	var matrices []string
+	var matrices []engine.TargetResult
 	for _, t := range rep.Targets {
 		card := parseScorecard(t.Scorecard)
 		if card == nil {
@@ -104,7 +104,7 @@ func printBuild(eng *engine.Engine, rep *engine.Report, verified *latency, inter
 		cards = append(cards, card)
 		switch card.Kind {
 		case "matrix":
-			matrices = append(matrices, eng.Folder(t.Target.Label))
+			matrices = append(matrices, t)
 		case "scenario":
 			row := new(scenarioRow)
 			if json.Unmarshal(t.Scorecard, row) == nil {
@@ -137,8 +137,8 @@ func printBuild(eng *engine.Engine, rep *engine.Report, verified *latency, inter
 	if len(scenarios) > 0 {
 		printScenarios(stdout, scenarios)
 	}
-	for _, folder := range matrices {
-		if err := printMatrix(stdout, folder, verified); err != nil {
+	for _, t := range matrices {
+		if err := printMatrix(stdout, t, verified); err != nil {
 			report(os.Stderr, err)
 		}
 	}

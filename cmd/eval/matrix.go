@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -41,7 +39,11 @@ type scenarioRow struct {
 	Expect     expectation       `json:"expect"`
 	Expected   bool              `json:"expected"`
 	Trace      string            `json:"trace"`
-	Replay     *struct {
+	Degraded   []struct {
+		Code   string `json:"code"`
+		Detail string `json:"detail"`
+	} `json:"degraded"`
+	Replay *struct {
 		Calls  int `json:"calls"`
 		Differ int `json:"differ"`
 	} `json:"replay"`
@@ -69,22 +71,24 @@ func (l *latency) String() string {
 	return fmt.Sprintf("mean %.2f ms, max %.2f ms, over %d verified", ms(l.sum)/float64(l.n), ms(l.max), l.n)
 }
 
-// printMatrix prints the text that a matrix has made of itself, up to its table
-// of all verdicts, and how long its contracts took.
-func printMatrix(w io.Writer, folder string, verified *latency) error {
-	text, err := os.ReadFile(filepath.Join(folder, "matrix.md"))
+// printMatrix prints the text that a matrix has made of itself; after a build only
+// what is above its table of all verdicts, and how long its contracts took.
+func printMatrix(w io.Writer, t engine.TargetResult, verified *latency) error {
+	data, err := t.Output("matrix.md")
 	if err != nil {
-		return failf(exitInfra, "read the matrix: %v", err).hint("`ev build` makes it")
+		return failf(exitInfra, "%v", err)
 	}
-	above, _, _ := strings.Cut(string(text), "\n## Verdicts\n")
-	above = strings.TrimPrefix(above, "# Failure matrix\n\n")
-	if all, ok := strings.CutSuffix(strings.TrimSpace(above), "\n\n## Disagreements and surprises\n\nNone."); ok {
-		above = all
+	text := strings.TrimPrefix(string(data), "# Failure matrix\n\n")
+	if verified == nil {
+		fmt.Fprintln(w, safeLines(strings.TrimSpace(text)))
+		return nil
 	}
-	fmt.Fprintln(w, safeLines(strings.TrimSpace(above)))
-	if verified != nil {
-		fmt.Fprintf(w, "\nverify latency: %s\n", verified)
+	text, _, _ = strings.Cut(text, "\n## Verdicts\n")
+	text = strings.TrimSpace(text)
+	if all, ok := strings.CutSuffix(text, "\n\n## Disagreements and surprises\n\nNone."); ok {
+		text = all
 	}
+	fmt.Fprintf(w, "%s\n\nverify latency: %s\neach verdict: ev show %s\n", safeLines(text), verified, t.Target.Label)
 	return nil
 }
 
@@ -143,8 +147,8 @@ func printScenarios(w io.Writer, rows []*scenarioRow) {
 	}
 }
 
-// showScenario prints all of a scenario; run is the file of what its agent did.
-func (s *scorecard) showScenario(run string) error {
+// showScenario prints all of a scenario.
+func (s *scorecard) showScenario(t engine.TargetResult) error {
 	r := new(scenarioRow)
 	if err := json.Unmarshal(s.raw, r); err != nil {
 		return fmt.Errorf("read the row of %s: %w", s.Target, err)
@@ -164,6 +168,9 @@ func (s *scorecard) showScenario(run string) error {
 		claim = map[bool]string{true: "success", false: "failure"}[*r.Claimed]
 	}
 	showLine("agent", "%s, claims %s; a judge of its trace alone would say %s", plural(r.Calls, "call", "calls"), claim, r.Trace)
+	for _, d := range r.Degraded {
+		showLine("ended", "%s: %s", d.Code, d.Detail)
+	}
 	if r.Replay != nil {
 		showLine("replay", "%d of %s differ", r.Replay.Differ, plural(r.Replay.Calls, "recorded call", "recorded calls"))
 	}
@@ -179,15 +186,24 @@ func (s *scorecard) showScenario(run string) error {
 	if !r.Expected {
 		showLine("expected", "%s", r.Expect)
 	}
-	return showRun(run)
+	return showRun(t)
 }
 
-// showRun prints what an agent did and was told.
-func showRun(name string) error {
-	data, err := os.ReadFile(name)
+// showRun prints what an agent did and was told, and of a program what it had to
+// say at the end.
+func showRun(t engine.TargetResult) error {
+	data, err := t.Output("run.jsonl")
 	if err != nil {
-		return failf(exitFailed, "read the run: %v", err).hint("`ev build` makes it")
+		return failf(exitInfra, "%v", err)
 	}
+	defer func() {
+		if said, err := t.Output("stderr.txt"); err == nil && len(said) > 0 { // a scripted agent has none
+			lines := strings.Split(strings.TrimRight(string(said), "\n"), "\n")
+			for _, l := range lines[max(0, len(lines)-maxSaid):] {
+				showLine("stderr", "%s", short(l))
+			}
+		}
+	}()
 	for text := range strings.Lines(string(data)) {
 		var line struct {
 			Call *struct {
@@ -207,7 +223,7 @@ func showRun(name string) error {
 			} `json:"report"`
 		}
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			return failf(exitFailed, "read the run %s: %v", name, err)
+			return failf(exitFailed, "read the run of %s: %v", t.Target.Label, err)
 		}
 		switch c := line.Call; {
 		case c != nil:
@@ -230,6 +246,9 @@ func showRun(name string) error {
 	}
 	return nil
 }
+
+// maxSaid is how many lines of an agent's stderr are shown, the last ones.
+const maxSaid = 12
 
 // short cuts what is long.
 func short(s string) string {

@@ -36,22 +36,30 @@ func runShow(ctx context.Context, s *session) error {
 	if len(s.args) == 2 {
 		return s.showRep(eng, t, s.args[1])
 	}
-	card, err := builtCard(eng, t)
-	if err != nil {
-		return err
-	}
 	rep, err := eng.Plan(ctx, []*starlark.Target{t})
 	if err != nil {
 		return err
 	}
+	// A scenario, or a matrix of many, is shown as it is under these settings:
+	// eval-out may have it with another agent, or not at all.
+	now := rep.Targets[0]
+	if card := parseScorecard(now.Scorecard); card != nil && len(rep.Stale) == 0 {
+		switch card.Kind {
+		case "scenario":
+			return card.showScenario(now)
+		case "matrix":
+			return printMatrix(stdout, now, nil)
+		}
+	}
+	card, err := builtCard(eng, t)
+	if err != nil {
+		return err
+	}
+	if kind := card.Kind; kind == "scenario" || kind == "matrix" {
+		return failf(exitFailed, "show %s: %s would run", t.Label, plural(len(rep.Stale), "action", "actions")).hint("ev build %s", t.Label)
+	}
 	if len(rep.Stale) > 0 {
 		fmt.Fprintf(stdout, "(out of date: %s would run; this is the last build)\n", plural(len(rep.Stale), "action", "actions"))
-	}
-	switch card.Kind {
-	case "scenario":
-		return card.showScenario(filepath.Join(eng.Folder(t.Label), "run.jsonl"))
-	case "matrix":
-		return printMatrix(stdout, eng.Folder(t.Label), nil)
 	}
 	card.print()
 	if card.live() {

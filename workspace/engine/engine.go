@@ -137,7 +137,13 @@ type TargetResult struct {
 	Cause   string
 	Scored  bool // the action of the scorecard ran
 	Outputs int
+
+	read func(path string) ([]byte, error)
 }
+
+// Output reads one of the target's outputs as this build or plan has it: of a
+// plan, what is in the store already.
+func (r TargetResult) Output(path string) ([]byte, error) { return r.read(path) }
 
 // A Report is what a build or a plan did.
 type Report struct {
@@ -267,6 +273,15 @@ func (b *build) targetResult(t *starlark.Target) TargetResult {
 		}
 	}
 	res.Outputs = len(shown(t))
+	res.read = func(path string) ([]byte, error) {
+		for _, x := range shown(t) {
+			n := b.byAction[x.File.Action]
+			if x.Path == path && n != nil && n.state == done && !n.planned {
+				return starlark.ReadBlob(b.blob(x.File, n.outputs[x.File.Index].digest))
+			}
+		}
+		return nil, fmt.Errorf("read %s of %s: it is not made", path, t.Label)
+	}
 	if f := t.Result.Scorecard; f != nil && !b.unseen {
 		n := b.byAction[f.Action]
 		if n != nil && n.state == done {

@@ -196,6 +196,8 @@ func factOf(format string, a *graph.Action, res *sandbox.Result, attempts int) (
 	switch format {
 	case graph.FormatStdout:
 		return res.Stdout.Data, nil
+	case graph.FormatStderr:
+		return res.Stderr.Data, nil
 	case graph.FormatSeal:
 		return res.Record.Encode(), nil
 	case graph.FormatEgress:

@@ -81,6 +81,9 @@ type serverError struct{ Err *RunError }
 func (e *serverError) Error() string { return "its world: " + e.Err.Error() }
 func (e *serverError) Unwrap() error { return e.Err }
 
+// Hints are none: a run's are about its seal, and a server has no other.
+func (e *serverError) Hints() []string { return nil }
+
 // errServerEnded ends a run whose server is gone.
 var errServerEnded = errors.New("its world ended before it")
 

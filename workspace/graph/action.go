@@ -126,6 +126,7 @@ const (
 
 	// What the harness knows of the process. Their names are below FactsDir.
 	FormatStdout = "stdout"
+	FormatStderr = "stderr"
 	FormatExit   = "exit"
 	FormatEgress = "egress"
 	FormatSeal   = "seal"
