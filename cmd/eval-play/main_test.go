@@ -130,7 +130,7 @@ func TestCommandLine(t *testing.T) {
 		{"serve --world=bad", 2, `there is no command "serve"`},
 		{"extrac", 2, `there is no command "extrac" (did you mean "extract"?)`},
 		{"agent", 2, "agent: --agent=FILE is missing"},
-		{"agent --agent=bad", 1, "open bad: root.script: missing; a value is meant"},
+		{"agent --agent=bad", 1, "open bad: root.profile: missing; a string is meant"},
 		{"replay x --run=bad", 2, `replay: "x" is not expected: files are given by flags`},
 		{"extract --link=bad", 2, "extract: flag provided but not defined: -link"},
 		{"extract --links=/nowhere", 1, "open /nowhere: no such file or directory"},

@@ -42,7 +42,7 @@ root = {"clock": "2026-01-15T12:00:00Z", "systems": {"s": {
     "operations": {"POST /s/rows": {"fn": add}}}}}
 `
 
-const scenarioText = `root = {"actor": "agent", "window": 600, "request": {}}
+const scenarioText = `root = {"actor": "agent", "window": 600, "request": {}, "chaos": [], "prior_runs": []}
 `
 
 func startServer(t testing.TB, args ...string) *programtest.Server {

@@ -4,18 +4,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	sl "go.starlark.net/starlark"
 
-	"github.com/evalbuild/eval/rules/world/wire"
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/starlark"
 )
 
 // A Definition is a scripted agent, as its agent.star says.
 type Definition struct {
-	Script  sl.Value // function(task, call); None only with the profile no_calls
-	Profile string
+	Script  sl.Callable // function(task, call); nil with the profile no_calls
 	Task    string
 	Request sl.Value // a dict
 
@@ -29,24 +27,17 @@ func Open(name string, text []byte) (*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	o := wire.Open("root", root)
-	o.Only("script", "profile", "task", "request")
+	s := shape.Of("root", root)
+	s.Members("script", "profile", "task", "request")
 	d := &Definition{
-		Script:  o.Value("script"),
-		Profile: o.String("profile"),
-		Task:    o.String("task"),
-		Request: o.Object("request").Dict(),
+		does:    profiles[s.At("profile").OneOf(slices.Sorted(maps.Keys(profiles))...)],
+		Task:    s.At("task").Text(),
+		Request: s.At("request").Dict(),
 	}
-	if o.Err() == nil {
-		var known bool
-		if d.does, known = profiles[d.Profile]; !known {
-			o.Failf("profile", "no profile %q; there are %s", d.Profile, strings.Join(slices.Sorted(maps.Keys(profiles)), ", "))
-		}
-		if _, callable := d.Script.(sl.Callable); !callable && !d.does.idle {
-			o.Failf("script", "a function is meant, not %s", d.Script.Type())
-		}
+	if !d.does.idle {
+		d.Script = s.At("script").Function()
 	}
-	if err := o.Err(); err != nil {
+	if err := s.Err(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	return d, nil

@@ -8,6 +8,7 @@ import (
 
 	sl "go.starlark.net/starlark"
 
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
@@ -47,65 +48,64 @@ func ParseRecord(text []byte) (*Record, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
-		o := wire.Open(where, v)
-		if o.Err() == nil && o.Has("report") {
-			o.Only("report")
-			r := o.Object("report")
-			rec.Report = &Report{Success: r.Bool("success"), Message: r.String("message")}
+		s := shape.Of(where, v)
+		if r := s.At("report"); !r.None() {
+			s.Members("report")
+			rec.Report = &Report{Success: r.At("success").Flag(), Message: r.At("message").Text()}
 		} else {
-			o.Only("call")
-			c := readCall(o.Object("call"))
+			s.Members("call")
+			c := readCall(s.At("call"))
 			if want := int64(len(rec.Calls) + 1); c.N != want {
-				o.Failf("call.n", "%d, and %d is next", c.N, want)
+				s.At("call").At("n").Failf("%d, and %d is next", c.N, want)
 			}
 			rec.Calls = append(rec.Calls, c)
 		}
-		if err := o.Err(); err != nil {
+		if err := s.Err(); err != nil {
 			return nil, err
 		}
 	}
 	return rec, nil
 }
 
-func readCall(o wire.Object) Call {
-	c := Call{N: o.Int("n"), Operation: o.String("operation")}
-	c.Request = wire.Request{Method: method(o, c.Operation), Target: target(o)}
-	if key := o.OptionalString("key"); key != nil {
-		c.Request.Key = *key
+func readCall(s shape.Value) Call {
+	s.Members("n", "operation", "method", "path", "query", "key", "body", "malformed", "delivered", "status", "reply")
+	c := Call{N: s.At("n").Int(), Operation: s.At("operation").Text()}
+	c.Request = wire.Request{Method: method(s, c.Operation), Target: target(s)}
+	if key := s.At("key"); !key.None() {
+		c.Request.Key = key.Text()
 	}
-	if body := o.Value("body"); body != sl.None {
-		c.Request.Body = []byte(canonical(o, "body"))
+	if body := s.At("body"); body.Any() != sl.None {
+		c.Request.Body = []byte(canonical(body))
 	}
-	if o.Has("malformed") { // the text of a body that is no JSON
-		c.Request.Body = []byte(o.String("malformed"))
+	if text := s.At("malformed"); !text.None() { // of a body that is no JSON
+		c.Request.Body = []byte(text.Text())
 	}
-	delivered := o.Bool("delivered")
-	c.Answer = Answer{Status: o.Int("status"), Body: canonical(o, "reply")}
+	delivered := s.At("delivered").Flag()
+	c.Answer = Answer{Status: s.At("status").Int(), Body: canonical(s.At("reply"))}
 	if got := c.Answer; delivered != (got.Status != 0) || !delivered && got.Body != "null" {
-		o.Failf("delivered", "%v, with the status %d and the reply %s", delivered, got.Status, got.Body)
+		s.At("delivered").Failf("%v, with the status %d and the reply %s", delivered, got.Status, got.Body)
 	}
 	if err := c.Request.Check(); err != nil {
-		o.Failf("path", "%v", err)
+		s.At("path").Failf("%v", err)
 	}
 	return c
 }
 
 // method is that of the operation. A call that no operation has names its own.
-func method(o wire.Object, operation string) string {
+func method(s shape.Value, operation string) string {
 	if operation == "" {
-		return o.String("method")
+		return s.At("method").Text()
 	}
 	m, _, _ := strings.Cut(operation, " ")
 	return m
 }
 
-func target(o wire.Object) string {
+func target(s shape.Value) string {
 	query := url.Values{}
-	q := o.Object("query")
-	for _, name := range q.Names() {
-		query.Set(name, q.String(name))
+	for _, m := range s.At("query").Items("a dict") {
+		query.Set(m.Key, m.Text())
 	}
-	path := escaped(o.String("path"))
+	path := escaped(s.At("path").Text())
 	if len(query) == 0 {
 		return path
 	}
@@ -122,10 +122,10 @@ func escaped(path string) string {
 	return (&url.URL{Path: literal, RawPath: path}).EscapedPath()
 }
 
-func canonical(o wire.Object, name string) string {
-	b, err := starlark.AppendJSON(nil, o.Value(name))
+func canonical(s shape.Value) string {
+	b, err := starlark.AppendJSON(nil, s.Any())
 	if err != nil {
-		o.Failf(name, "%v", err)
+		s.Failf("%v", err)
 	}
 	return string(b)
 }

@@ -179,14 +179,14 @@ func TestOpen(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`root = [`, "agent.star:1"},
 		{`x = 1`, "root"},
-		{`root = []`, "root: an object is meant, not list"},
+		{`root = []`, "root: a dict is meant, not list"},
 		{`root = {"script": None, "profile": "no_calls", "task": "x", "request": {}}`, ""},
 		{`root = {"script": None, "profile": "plain", "task": "x", "request": {}}`, "root.script: a function is meant, not NoneType"},
-		{`root = {"script": len, "profile": "brave", "task": "x", "request": {}}`, `root.profile: no profile "brave"; there are claim_success_on_error, follow_`},
+		{`root = {"script": len, "profile": "brave", "task": "x", "request": {}}`, `root.profile: "brave" is none of claim_success_on_error, follow_`},
 		{`root = {"script": len, "profile": "plain", "task": 1, "request": {}}`, "root.task: a string is meant, not int"},
-		{`root = {"script": len, "profile": "plain", "task": "x", "request": []}`, "root.request: an object is meant, not list"},
+		{`root = {"script": len, "profile": "plain", "task": "x", "request": []}`, "root.request: a dict is meant, not list"},
 		{`root = {"script": len, "profile": "plain", "task": "x"}`, "root.request: missing"},
-		{`root = {"script": len, "profile": "plain", "task": "x", "request": {}, "chaos": []}`, "root.chaos: no member"},
+		{`root = {"script": len, "profile": "plain", "task": "x", "request": {}, "chaos": []}`, `root: there is no "chaos"`},
 	} {
 		_, err := Open("agent.star", []byte(c.text))
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -7,7 +7,7 @@ import (
 
 	sl "go.starlark.net/starlark"
 
-	"github.com/evalbuild/eval/rules/world/wire"
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -29,32 +29,30 @@ func readEvents(system string, clock int64, body []byte) ([]event, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := wire.Open("", v)
-	o.Only("clock", "events")
-	if at := o.Int("clock"); o.Err() == nil && at != clock {
-		o.Failf("clock", "%d, and the instant's is %d", at, clock)
+	s := shape.Of("reply", v)
+	s.Members("clock", "events")
+	if at := s.At("clock").Int(); at != clock {
+		s.At("clock").Failf("%d, and the instant's is %d", at, clock)
 	}
 	var out []event
 	last := int64(0)
-	for _, x := range o.Objects("events") {
-		x.Only("seq", "kind", "subject", "at", "actor", "attrs")
+	for _, x := range s.At("events").List("a list of events") {
+		x.Members("seq", "kind", "subject", "at", "actor", "attrs")
 		e := event{
-			system: system, seq: x.Int("seq"), at: x.Int("at"),
-			kind: x.String("kind"), subject: x.String("subject"), actor: x.String("actor"),
+			system: system, seq: x.At("seq").Int(), at: x.At("at").Int(),
+			kind: x.At("kind").Text(), subject: x.At("subject").Text(), actor: x.At("actor").Text(),
+			attrs: map[string]sl.Value{}, dict: x.At("attrs").Dict(),
 		}
-		attrs := x.Object("attrs")
-		e.dict = attrs.Dict()
-		e.attrs = map[string]sl.Value{}
-		for _, name := range attrs.Names() {
-			e.attrs[name] = attrs.Value(name)
+		for _, m := range x.At("attrs").Items("a dict") {
+			e.attrs[m.Key] = m.Any()
 		}
 		if e.seq <= last {
-			x.Failf("seq", "%d after %d", e.seq, last)
+			x.At("seq").Failf("%d after %d", e.seq, last)
 		}
 		last = e.seq
 		out = append(out, e)
 	}
-	return out, o.Err()
+	return out, s.Err()
 }
 
 // A history is what events were when they were read first: system and number to

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/rules/world/wire"
 	"github.com/evalbuild/eval/starlark"
 )
@@ -87,17 +88,17 @@ func readClock(ctx context.Context, world *wire.Client) (map[string]int64, error
 	if err != nil {
 		return nil, err
 	}
-	o := wire.Open("", v)
+	s := shape.Of("reply", v)
 	names := append([]string{wire.AtStart}, instants...)
-	o.Only(names...)
+	s.Members(names...)
 	clock := map[string]int64{}
 	for i, name := range names {
-		clock[name] = o.Int(name)
+		clock[name] = s.At(name).Int()
 		if i > 0 && clock[name] < clock[names[i-1]] {
-			o.Failf(name, "%d is before %s", clock[name], names[i-1])
+			s.At(name).Failf("%d is before %s", clock[name], names[i-1])
 		}
 	}
-	return clock, o.Err()
+	return clock, s.Err()
 }
 
 // AppendFacts appends facts.json: {"clock": {instant: seconds}, "reads":

@@ -169,22 +169,22 @@ func TestFaults(t *testing.T) {
 	for _, c := range []struct{ target, reply, want string }{
 		{"/clock", "cut", "read clock: answered with status 0"},
 		{"/clock", "404", "read clock: answered with status 404"},
-		{"/clock", `{"start":1,"done":2,"settled":3}`, "read clock: after: missing"},
-		{"/clock", `{"start":1,"done":2,"settled":1,"after":3}`, "read clock: settled: 1 is before done"},
-		{"/clock", `{"start":1,"done":2,"settled":3,"after":3,"now":4}`, "read clock: now: no member"},
+		{"/clock", `{"start":1,"done":2,"settled":3}`, "read clock: reply.after: missing"},
+		{"/clock", `{"start":1,"done":2,"settled":1,"after":3}`, "read clock: reply.settled: 1 is before done"},
+		{"/clock", `{"start":1,"done":2,"settled":3,"after":3,"now":4}`, `read clock: reply: there is no "now"`},
 		{"/crm/events?at=settled", "302", "read events of crm at settled: answered with status 302"},
 		{"/crm/events?at=settled", "", "read events of crm at settled: offset 0"},
-		{"/crm/events?at=settled", "[]", "an object is meant, not list"},
+		{"/crm/events?at=settled", "[]", "a dict is meant, not list"},
 		{"/crm/events?at=settled", page(711), "clock: 711, and the instant's is 710"},
-		{"/crm/events?at=settled", `{"clock":710}`, "events: missing; a list is meant"},
-		{"/crm/events?at=settled", page(710, "3"), "events[0]: an object is meant, not int"},
+		{"/crm/events?at=settled", `{"clock":710}`, "events: missing; a list of events is meant"},
+		{"/crm/events?at=settled", page(710, "3"), "events[0]: a dict is meant, not int"},
 		{"/crm/events?at=settled", page(710, ev(0, 1, "k", "s", "{}")), "events[0].seq: 0 after 0"},
 		{"/crm/events?at=settled", page(710, ev(2, 1, "k", "s", "{}"), ev(2, 1, "k", "s", "{}")), "events[1].seq: 2 after 2"},
 		{"/crm/events?at=settled", page(710, ev(3, 1, "k", "s", "{}"), ev(2, 1, "k", "s", "{}")), "events[1].seq: 2 after 3"},
-		{"/crm/events?at=settled", page(710, ev(1, 1, "k", "s", "[]")), "events[0].attrs: an object is meant, not list"},
+		{"/crm/events?at=settled", page(710, ev(1, 1, "k", "s", "[]")), "events[0].attrs: a dict is meant, not list"},
 		{"/crm/events?at=settled", page(710, strings.Replace(ev(1, 1, "k", "s", "{}"), `"kind":"k"`, `"kind":null`, 1)), "events[0].kind: a string is meant, not NoneType"},
-		{"/crm/events?at=settled", page(710, strings.Replace(ev(1, 1, "k", "s", "{}"), `"at":1`, `"at":1.5`, 1)), "events[0].at: an integer is meant, not float"},
-		{"/crm/events?at=settled", page(710, strings.Replace(ev(1, 1, "k", "s", "{}"), `"actor":`, `"who":`, 1)), "events[0].who: no member"},
+		{"/crm/events?at=settled", page(710, strings.Replace(ev(1, 1, "k", "s", "{}"), `"at":1`, `"at":1.5`, 1)), "events[0].at: an int is meant, not float"},
+		{"/crm/events?at=settled", page(710, strings.Replace(ev(1, 1, "k", "s", "{}"), `"actor":`, `"who":`, 1)), `events[0]: there is no "who"`},
 		{"/crm/events?at=settled", page(710, ev(1, 1, "ticket_opened", "s", `{"order":["x"]}`)), "link subjects at settled: event 1 of crm: attribute order: list links to nothing"},
 	} {
 		_, err := run(t, &fakeEvents{replies: map[string]string{c.target: c.reply}}, twoSystems)
@@ -206,11 +206,11 @@ func TestLinksWithoutValue(t *testing.T) {
 func TestParsePlanRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "offset 0"},
-		{"[]", "links: an object is meant"},
+		{"[]", "links: a dict is meant"},
 		{`{"systems":["a"]}`, "links.links: missing"},
 		{`{"systems":["a","b","a"],"links":[]}`, `links.systems: "a" is named twice`},
 		{`{"systems":["a"],"links":[{"kind":"k"}]}`, "links.links[0].attr: missing"},
-		{`{"systems":["a"],"links":[],"chaos":[]}`, "links.chaos: no member"},
+		{`{"systems":["a"],"links":[],"chaos":[]}`, `links: there is no "chaos"`},
 	} {
 		if _, err := ParsePlan([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.text, err, c.want)

@@ -6,7 +6,7 @@ import (
 
 	sl "go.starlark.net/starlark"
 
-	"github.com/evalbuild/eval/rules/world/wire"
+	"github.com/evalbuild/eval/rules/world/shape"
 	"github.com/evalbuild/eval/starlark"
 )
 
@@ -27,19 +27,21 @@ func ParsePlan(text []byte) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := wire.Open("links", v)
-	o.Only("systems", "links")
-	p := &Plan{Systems: o.Strings("systems")}
-	for _, l := range o.Objects("links") {
-		l.Only("kind", "attr")
-		p.Links = append(p.Links, Link{l.String("kind"), l.String("attr")})
+	s, p := shape.Of("links", v), new(Plan)
+	s.Members("systems", "links")
+	for _, name := range s.At("systems").List("a list of names") {
+		p.Systems = append(p.Systems, name.Text())
 	}
-	for i, s := range p.Systems {
-		if slices.Contains(p.Systems[:i], s) {
-			o.Failf("systems", "%q is named twice", s)
+	for _, l := range s.At("links").List("a list of links") {
+		l.Members("kind", "attr")
+		p.Links = append(p.Links, Link{l.At("kind").Text(), l.At("attr").Text()})
+	}
+	for i, name := range p.Systems {
+		if slices.Contains(p.Systems[:i], name) {
+			s.At("systems").Failf("%q is named twice", name)
 		}
 	}
-	return p, o.Err()
+	return p, s.Err()
 }
 
 // links lists the pairs of [subject, value] that the events make, sorted, each

@@ -1,11 +1,12 @@
-// Package shape reads the definitions of a world: values of Starlark or JSON with
-// known members. Every error names the path to what is wrong, and the first one
+// Package shape reads definitions of a world and what its programs write: values of
+// Starlark or JSON with known members. Every error names the path to what is wrong, and the first one
 // of a file is kept, so that reading code is straight; what is read after it is
 // zero.
 package shape
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
-// A Value is a value of a definition file together with the path to it.
+// A Value is a value of a file together with the path to it.
 type Value struct {
 	path string
 	v    sl.Value // nil: there is none
@@ -95,11 +96,8 @@ func (s Value) Items(what string) []Member {
 	return out
 }
 
-// List are the elements of a list; of what is absent there are none.
+// List are the elements of a list.
 func (s Value) List(what string) []Value {
-	if s.None() {
-		return nil
-	}
 	l, ok := s.v.(sl.Indexable)
 	if _, text := s.v.(sl.String); !ok || text {
 		s.meant(what)
@@ -165,6 +163,18 @@ func (s Value) Number(lo, hi int64) int64 {
 		s.Failf("%v is not in %d…%d", i, lo, hi)
 	}
 	return n
+}
+
+// Int is an integer of 64 bits.
+func (s Value) Int() int64 { return s.Number(math.MinInt64, math.MaxInt64) }
+
+// Any is a value of any type.
+func (s Value) Any() sl.Value {
+	if s.v == nil {
+		s.meant("a value")
+		return sl.None
+	}
+	return s.v
 }
 
 // Flag is True or False.

@@ -11,7 +11,5 @@
 // not delivered; a server that isn't there, or doesn't answer in time, is an
 // error, and never becomes a score. One Do is one attempt, whatever happens.
 //
-// An Object reads the members of a JSON object strictly and names the path of
-// what is wrong. The package decides nothing: profiles, comparison and facts are
-// its users'.
+// The package decides nothing: profiles, comparison and facts are its users'.
 package wire
