@@ -345,12 +345,18 @@ func (b *build) drawReason(n *node) string {
 		return fmt.Sprintf("epoch %d has no such rep yet", s.Epoch)
 	}
 	r := b.slots.load(n.action.Owner)
-	if last := r.record(n.action.Slot().Path); last != nil && last.Now.Key != n.key.String() {
+	if last := r.record(n.action.Slot().Path); last != nil && last.Now.Key != n.key.String() && wasDraw(r.fields(&last.Now)) {
 		if why := Summarize(Diff(r.fields(&last.Now), n.explained())); why != "" {
 			return why
 		}
 	}
 	return "it was never drawn"
+}
+
+// wasDraw says whether an explanation is of a draw: another thing in its slot, such
+// as a scripted agent, is no reason.
+func wasDraw(fields []graph.Field) bool {
+	return slices.ContainsFunc(fields, func(f graph.Field) bool { return f.Name == "sample stream" })
 }
 
 // A LostError says that the lock lists a draw whose capture isn't there.
