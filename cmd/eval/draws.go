@@ -128,13 +128,17 @@ func printDenied(rep *engine.Report) {
 	}
 	var groups []*group
 	total, budget := 0, false
+	seen := map[graph.Key]bool{} // one draw may be that of several targets
 	var hints []string
 	for _, p := range rep.Problems {
 		d := denied(p.Err)
 		if d == nil {
 			continue
 		}
-		total++
+		if d.Key.IsZero() || !seen[d.Key] {
+			total++
+		}
+		seen[d.Key] = true
 		if d.Unlocked != nil && !slices.Contains(hints, d.Unlocked.Hint()) {
 			hints = append(hints, d.Unlocked.Hint())
 		}

@@ -106,8 +106,10 @@ func repNames(list []engine.StaleAction) (names []string) {
 // drawPlan says how many reps would be drawn, and about what they would cost.
 func drawPlan(rep *engine.Report) string {
 	var reps []engine.StaleAction
+	seen := map[graph.Key]bool{} // one draw may be that of several targets
 	for _, a := range rep.Stale {
-		if a.Action.Sample != nil {
+		if a.Action.Sample != nil && (a.Key.IsZero() || !seen[a.Key]) {
+			seen[a.Key] = true
 			reps = append(reps, a)
 		}
 	}

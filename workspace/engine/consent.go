@@ -25,6 +25,7 @@ const AnyDraws = math.MaxInt
 
 // A DeniedError says that a rep is missing and may not be drawn.
 type DeniedError struct {
+	Key    graph.Key
 	Rep    string // treatment-3
 	Why    string // it is missing
 	Budget bool   // the budget is spent, or doesn't let it be drawn
@@ -151,7 +152,7 @@ func (b *build) dispatchDraws() (run []*node) {
 				break
 			}
 			if denied != nil {
-				denied.Rep, denied.Why, denied.Unlocked = repName(n.action.Sample), n.why, n.draw.unlocked
+				denied.Key, denied.Rep, denied.Why, denied.Unlocked = n.key, repName(n.action.Sample), n.why, n.draw.unlocked
 				n.begin()
 				b.fail(n, outcome{node: n, err: denied})
 				continue
