@@ -32,7 +32,7 @@ func (rec *Record) Replay(ctx context.Context, world *wire.Client) (*Replay, err
 		}
 		got, err := answer(reply)
 		if err != nil {
-			return nil, fmt.Errorf("replay call %d: reply to %s %s: %w", c.N, c.Request.Method, c.Request.Target, err)
+			return nil, fmt.Errorf("replay call %d: reply to %s: %w", c.N, c.Request, err)
 		}
 		if got != c.Answer {
 			out.Differ = append(out.Differ, Difference{c, got})

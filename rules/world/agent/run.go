@@ -102,7 +102,7 @@ func (r *run) try(req wire.Request) (wire.Reply, sl.Value, error) {
 	}
 	value, err := decode(reply)
 	if err != nil {
-		r.broken = fmt.Errorf("reply to %s %s: %w", req.Method, req.Target, err)
+		r.broken = fmt.Errorf("reply to %s: %w", req, err)
 		return reply, nil, r.broken
 	}
 	if reply.Failed() && r.failure == "" {

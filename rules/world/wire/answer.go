@@ -3,7 +3,6 @@ package wire
 import (
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"strings"
 
@@ -121,7 +120,7 @@ func Cut(w http.ResponseWriter) {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	if tcp, ok := conn.(interface{ SetLinger(sec int) error }); ok {
 		tcp.SetLinger(0) // without it the close below still is an error for the client
 	}
 	conn.Close()

@@ -60,28 +60,31 @@ type Request struct {
 
 // Check says whether r can be sent at all.
 func (r Request) Check() error {
-	switch r.Method {
-	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-	default:
-		return fmt.Errorf("request %q: GET, POST, PUT, PATCH or DELETE is meant", r.Method+" "+r.Target)
+	if err := r.check(); err != nil {
+		return fmt.Errorf("request %q: %w", r.String(), err)
+	}
+	return nil
+}
+
+// String is the request as errors quote it.
+func (r Request) String() string { return shorten(r.Method + " " + r.Target) }
+
+func (r Request) check() error {
+	if err := CheckMethod(r.Method); err != nil {
+		return err
 	}
 	if !strings.HasPrefix(r.Target, "/") {
-		return fmt.Errorf("request %q: a path begins with /", r.Method+" "+r.Target)
+		return errors.New("a path begins with /")
 	}
 	for _, c := range []byte(r.Target) {
 		if c <= ' ' || c == 0x7f || c == '#' {
-			return fmt.Errorf("request %q: the character %q must be escaped", r.Method+" "+r.Target, c)
+			return fmt.Errorf("the character %q must be escaped", c)
 		}
 	}
 	if _, err := url.ParseRequestURI(r.Target); err != nil {
-		return fmt.Errorf("request %q: the path doesn't parse", r.Method+" "+r.Target)
+		return errors.New("the path doesn't parse")
 	}
-	for _, c := range []byte(r.Key) {
-		if c < ' ' || c == 0x7f {
-			return fmt.Errorf("request %q: the key %q has a control character", r.Method+" "+r.Target, r.Key)
-		}
-	}
-	return nil
+	return CheckKey(r.Key)
 }
 
 // A Reply is what the server answered. Delivered false: it cut the connection
@@ -109,11 +112,11 @@ func (c *Client) Do(ctx context.Context, r Request) (Reply, error) {
 	case ctx.Err() != nil:
 		return Reply{}, ctx.Err()
 	case waiting.Err() != nil:
-		return Reply{}, fmt.Errorf("request %s %s: no reply within %v", r.Method, r.Target, c.timeout)
+		return Reply{}, fmt.Errorf("request %s: no reply within %v", r, c.timeout)
 	case wasCut(err):
 		return Reply{}, nil
 	}
-	return Reply{}, fmt.Errorf("request %s %s: %w", r.Method, r.Target, err)
+	return Reply{}, fmt.Errorf("request %s: %w", r, err)
 }
 
 func (c *Client) attempt(ctx context.Context, r Request) (Reply, error) {

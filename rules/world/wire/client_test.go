@@ -151,11 +151,22 @@ func TestRequestCheck(t *testing.T) {
 		{Request{Method: "GET", Target: "/a#b"}, "escaped"},
 		{Request{Method: "GET", Target: "/%zz"}, "doesn't parse"},
 		{Request{Method: "GET", Target: "/", Key: "a\nb"}, "control character"},
+		{Request{Method: "GET", Target: "/", Key: "a "}, "a space at an end"},
+		{Request{Method: "GET", Target: "/", Key: strings.Repeat("k", MaxKey)}, ""},
+		{Request{Method: "GET", Target: "/", Key: strings.Repeat("k", MaxKey+1)}, "more than 255 bytes"},
 	} {
 		err := c.r.Check()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %q", c.r, err, c.want)
 		}
+	}
+}
+
+// TestQuote: a request of 50 kB is no error of 50 kB.
+func TestQuote(t *testing.T) {
+	r := Request{Method: "GET", Target: "/" + strings.Repeat("x", 50_000) + "#"}
+	if err := r.Check(); err == nil || len(err.Error()) > 300 || !strings.Contains(err.Error(), "xxx…\": the character '#' must be escaped") {
+		t.Errorf("err = %v", err)
 	}
 }
 
