@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/evalbuild/eval/rules/world/recording"
+	"github.com/evalbuild/eval/rules/world/wire"
 )
 
 func TestOneAct(t *testing.T) {
@@ -144,7 +145,7 @@ func TestHTTP(t *testing.T) {
 		{refundPath, `{"order_id"`, 400, `{"error":"the body is not JSON: offset 11: ':' is missing after the key"}`},
 		{refundPath, `{"order_id": 1001, "amount": 4500}`, 400, `{"error":"order_id: string is meant"}`},
 		{refundPath, `[1]`, 400, `{"error":"the body is a JSON object"}`},
-		{refundPath, `"` + strings.Repeat("x", maxBody) + `"`, 413, `{"error":"the body has more than 1048576 bytes"}`},
+		{refundPath, `"` + strings.Repeat("x", wire.MaxBody) + `"`, 413, `{"error":"the body has more than 1048576 bytes"}`},
 	} {
 		l.want(c.operation, c.body, c.status, c.reply)
 	}

@@ -1,12 +1,9 @@
 package world
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	sl "go.starlark.net/starlark"
 
@@ -15,46 +12,11 @@ import (
 	"github.com/evalbuild/eval/starlark"
 )
 
-// maxBody bounds the body of a request, in bytes.
-const maxBody = 1 << 20
-
-// A call is one request of the agent as it came.
-type call struct {
-	method   string
-	url      *url.URL
-	body     []byte
-	tooLarge bool // body is empty then
-	key      string
-}
-
-// decoded is the body; None if it is empty or no JSON.
-func (c call) decoded() (sl.Value, error) {
-	if len(bytes.TrimSpace(c.body)) == 0 {
-		return sl.None, nil
-	}
-	v, err := starlark.ParseJSON(c.body)
-	if err != nil {
-		return sl.None, err
-	}
-	return v, nil
-}
-
-func (c call) malformed() bool {
-	_, err := c.decoded()
-	return err != nil
-}
-
-// queryDict is the query; of a name given twice the first value.
-func queryDict(u *url.URL) *sl.Dict {
-	m := map[string]string{}
-	for name, values := range u.Query() {
-		m[name] = values[0]
-	}
-	return stringDict(m)
-}
-
 // answer executes a call under chaos and logs it.
 func (a *Act) answer(c call) wire.Answer {
+	if out, refused := c.refused(); refused {
+		return out
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down() {
@@ -75,10 +37,10 @@ var downReply = wire.Refusal(http.StatusInternalServerError, "the world has ende
 
 func (a *Act) exchange(c call) (wire.Answer, error) {
 	m, allowed := a.world.route(c.method, c.url.EscapedPath(), false)
-	body, bad := c.decoded()
+	in := c.content()
 	if m.op == nil {
 		out := wire.NoRoute(allowed)
-		return out, a.journal.add(c, nil, body, out)
+		return out, a.journal.add(c, in, nil, out)
 	}
 	p := a.calls.Next(m.op.system.Name, m.op.Pattern)
 	for _, fn := range p.Before {
@@ -93,13 +55,15 @@ func (a *Act) exchange(c call) (wire.Answer, error) {
 		out.Cut = true
 	case p.Fails(chaos.Error):
 		out = wire.Failing(p.Failure.Status)
-	case c.tooLarge:
-		out = wire.Refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
-	case bad != nil:
-		out = wire.Refusal(http.StatusBadRequest, "the body is not JSON: "+bad.Error())
+	case c.large:
+		out = wire.Refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", wire.MaxBody))
+	case in.err != nil:
+		out = wire.Refusal(http.StatusBadRequest, "the body is not JSON: "+in.err.Error())
 	default:
-		r := request{m, c.url.EscapedPath(), queryDict(c.url), body, a.scenario.actor, c.key}
-		out, err = a.perform(r, !p.Fails(chaos.PhantomSuccess))
+		r := request{match: m, path: c.url.EscapedPath(), query: stringDict(firstValues(c.url)), actor: a.scenario.actor, key: c.key}
+		if r.body, err = c.value(in); err == nil {
+			out, err = a.perform(r, !p.Fails(chaos.PhantomSuccess))
+		}
 		out.Cut = p.Fails(chaos.LostResponse)
 	}
 	if err == nil && !out.Cut && out.Status < 400 {
@@ -108,10 +72,7 @@ func (a *Act) exchange(c call) (wire.Answer, error) {
 	if err != nil {
 		return wire.Answer{}, err
 	}
-	if body, err = c.decoded(); err != nil { // anew: the operation may have changed it
-		body = sl.None
-	}
-	return out, a.journal.add(c, m.op, body, out)
+	return out, a.journal.add(c, in, m.op, out)
 }
 
 func (a *Act) rewrite(out *wire.Answer, fns []sl.Callable, op *Operation) error {
@@ -131,12 +92,17 @@ func (a *Act) rewrite(out *wire.Answer, fns []sl.Callable, op *Operation) error 
 	return nil
 }
 
-// Report takes what the agent claims. The last report counts.
+// maxMessage bounds what is kept of the message of a report, in bytes: in any
+// spelling the whole is a body that can be sent again.
+const maxMessage = 64 << 10
+
+// Report takes what the agent claims. The last report counts. Of a message of more
+// than 64 KiB the first 64 are kept.
 func (a *Act) Report(success bool, message string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.down() {
-		a.journal.report = mapping("success", sl.Bool(success), "message", sl.String(message))
+		a.journal.report = mapping("success", sl.Bool(success), "message", sl.String(message[:min(len(message), maxMessage)]))
 	}
 }
 
@@ -165,20 +131,21 @@ func (h agentHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		downReply.Send(w)
 		return
 	}
+	if wire.CheckMethod(r.Method) != nil {
+		wire.NoRoute(wire.Methods).Send(w)
+		return
+	}
 	if r.URL.Path == "/mcp" && h.mcp != nil {
 		h.mcp.ServeHTTP(w, r)
 		return
 	}
 	c := call{method: r.Method, url: r.URL, key: r.Header.Get("Idempotency-Key")}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	var large *http.MaxBytesError
-	switch c.body = body; {
-	case errors.As(err, &large):
-		c.body, c.tooLarge = nil, true
-	case err != nil: // the request never came whole: nobody has made it
+	body, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
+	if err != nil { // the request never came whole: nobody has made it
 		wire.Cut(w)
 		return
 	}
+	c.setBody(body)
 	switch r.URL.Path {
 	case "/tools":
 		h.act.tools(c).Send(w)
@@ -205,9 +172,10 @@ func (a *Act) takeReport(c call) wire.Answer {
 		return wire.NoRoute([]string{http.MethodPost})
 	}
 	wrong := wire.Refusal(http.StatusBadRequest, `{"success": true or false, "message": "…"} is meant`)
-	v, err := c.decoded()
+	in := c.content()
+	v, err := c.value(in)
 	d, ok := v.(*sl.Dict)
-	if err != nil || !ok {
+	if in.err != nil || err != nil || !ok {
 		return wrong
 	}
 	success, _, _ := d.Get(sl.String("success"))

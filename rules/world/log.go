@@ -16,7 +16,7 @@ type journal struct {
 }
 
 // add appends a call and what the agent saw of it.
-func (l *journal) add(c call, op *Operation, body sl.Value, out wire.Answer) error {
+func (l *journal) add(c call, in content, op *Operation, out wire.Answer) error {
 	operation, status, seen := "", 0, sl.Value(sl.None)
 	if op != nil {
 		operation = op.Pattern
@@ -28,22 +28,32 @@ func (l *journal) add(c call, op *Operation, body sl.Value, out wire.Answer) err
 			return err
 		}
 	}
+	body, err := starlark.ParseJSON(in.text)
+	if err != nil {
+		return err
+	}
 	key := sl.Value(sl.None)
 	if c.key != "" {
 		key = sl.String(c.key)
 	}
 	l.calls++
 	entry := mapping("n", sl.MakeInt64(l.calls), "operation", sl.String(operation), "path", sl.String(c.url.EscapedPath()), // as req.path has it: a / in a variable stays apart
-		"query", queryDict(c.url), "key", key, "body", body, "delivered", sl.Bool(!out.Cut), "status", sl.MakeInt(status), "reply", seen)
-	// Without these two a replay could not make the call again.
+		"query", stringDict(firstValues(c.url)), "key", key, "body", body, "delivered", sl.Bool(!out.Cut), "status", sl.MakeInt(status), "reply", seen)
+	// Without these a replay could not make the call again.
 	extra := mapping()
 	if op == nil {
 		extra = mapping("method", sl.String(c.method))
 	}
-	if c.malformed() {
-		if err := extra.SetKey(sl.String("malformed"), sl.String(c.body)); err != nil {
-			return err
-		}
+	switch {
+	case c.large:
+		err = extra.SetKey(sl.String("oversize"), sl.MakeInt(wire.MaxBody+1)) // more was not read
+	case in.err != nil:
+		err = extra.SetKey(sl.String("malformed"), sl.String(c.body))
+	case in.raw:
+		err = extra.SetKey(sl.String("raw"), sl.String(c.body))
+	}
+	if err != nil {
+		return err
 	}
 	line, err := starlark.AppendJSON(nil, mapping("call", entry.Union(extra)))
 	l.lines = append(append(l.lines, line...), '\n')

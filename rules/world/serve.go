@@ -177,7 +177,7 @@ func (a *Act) direct(operation string, body sl.Value, actor string, internal boo
 	if body, err = starlark.ParseJSON(data); err != nil {
 		return wire.Answer{}, err
 	}
-	return a.perform(request{m, u.EscapedPath(), queryDict(u), body, actor, ""}, true)
+	return a.perform(request{match: m, path: u.EscapedPath(), query: stringDict(firstValues(u)), body: body, actor: actor}, true)
 }
 
 func (a *Act) isDown() bool {

@@ -95,12 +95,11 @@ func newCall(operation string, args map[string]any, key string) (call, error) {
 	if method == http.MethodGet {
 		u.RawQuery = query.Encode()
 	} else if rest.Len() > 0 {
-		if c.body, err = starlark.AppendJSON(nil, rest); err != nil {
+		body, err := starlark.AppendJSON(nil, rest)
+		if err != nil {
 			return call{}, err
 		}
-	}
-	if len(c.body) > maxBody {
-		c.body, c.tooLarge = nil, true
+		c.setBody(body)
 	}
 	return c, nil
 }

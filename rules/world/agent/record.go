@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 
 	sl "go.starlark.net/starlark"
 
@@ -68,7 +69,7 @@ func ParseRecord(text []byte) (*Record, error) {
 }
 
 func readCall(s shape.Value) Call {
-	s.Members("n", "operation", "method", "path", "query", "key", "body", "malformed", "delivered", "status", "reply")
+	s.Members("n", "operation", "method", "path", "query", "key", "body", "malformed", "raw", "oversize", "delivered", "status", "reply")
 	c := Call{N: s.At("n").Int(), Operation: s.At("operation").Text()}
 	c.Request = wire.Request{Method: method(s, c.Operation), Target: target(s)}
 	if key := s.At("key"); !key.None() {
@@ -79,6 +80,17 @@ func readCall(s shape.Value) Call {
 	}
 	if text := s.At("malformed"); !text.None() { // of a body that is no JSON
 		c.Request.Body = []byte(text.Text())
+	}
+	if raw := s.At("raw"); !raw.None() { // the text of a body that canonical JSON has no way to write
+		c.Request.Body = []byte(raw.Text())
+	}
+	if size := s.At("oversize"); !size.None() { // only its length is known
+		n := size.Int()
+		if n <= wire.MaxBody || n > maxOversize {
+			size.Failf("%d is not in %d…%d", n, wire.MaxBody+1, maxOversize)
+			n = 0
+		}
+		c.Request.Body = blanks(n)
 	}
 	delivered := s.At("delivered").Flag()
 	c.Answer = Answer{Status: s.At("status").Int(), Body: canonical(s.At("reply"))}
@@ -91,6 +103,14 @@ func readCall(s shape.Value) Call {
 	return c
 }
 
+// maxOversize bounds the body that stands for one that was too large to be read.
+const maxOversize = 2 * wire.MaxBody
+
+// blanks are n spaces, of all calls the same ones.
+func blanks(n int64) []byte { return allBlanks()[:n:n] }
+
+var allBlanks = sync.OnceValue(func() []byte { return bytes.Repeat([]byte(" "), maxOversize) })
+
 // method is that of the operation. A call that no operation has names its own.
 func method(s shape.Value, operation string) string {
 	if operation == "" {
@@ -101,15 +121,11 @@ func method(s shape.Value, operation string) string {
 }
 
 func target(s shape.Value) string {
-	query := url.Values{}
+	query := map[string]string{}
 	for _, m := range s.At("query").Items("a dict") {
-		query.Set(m.Key, m.Text())
+		query[m.Key] = m.Text()
 	}
-	path := escaped(s.At("path").Text())
-	if len(query) == 0 {
-		return path
-	}
-	return path + "?" + query.Encode()
+	return wire.Target(escaped(s.At("path").Text()), query)
 }
 
 // escaped is a path as it was sent. What is no escaped path is taken literally,

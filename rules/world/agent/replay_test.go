@@ -10,11 +10,12 @@ const recorded = `{"call":{"body":{"amount":3,"order":"7"},"delivered":true,"key
 {"call":{"body":null,"delivered":true,"key":null,"n":3,"operation":"GET /orders/{id}","path":"/orders/7 8","query":{"b":"x y","a":"é"},"reply":{},"status":200}}
 {"call":{"body":null,"delivered":true,"key":null,"method":"PUT","n":4,"operation":"","path":"/nowhere","query":{},"reply":{"error":"no such path"},"status":404}}
 {"call":{"body":null,"delivered":true,"key":null,"malformed":"{","n":5,"operation":"POST /pay","path":"/pay","query":{},"reply":{"error":"not JSON"},"status":400}}
+{"call":{"body":{"a":1},"delivered":true,"key":null,"n":6,"operation":"POST /pay","path":"/pay","query":{},"raw":"{\"a\": 1.0}","reply":{},"status":200}}
 {"report":{"message":"ok","success":true}}
 `
 
 var sent = []string{
-	pay, pay + " key=call-1", "GET /orders/7%208?a=%C3%A9&b=x+y", "PUT /nowhere", "POST /pay {",
+	pay, pay + " key=call-1", "GET /orders/7%208?a=%C3%A9&b=x+y", "PUT /nowhere", "POST /pay {", `POST /pay {"a": 1.0}`,
 }
 
 const reported = `{"message":"ok","success":true}`
@@ -34,10 +35,10 @@ func replay(t *testing.T, text string, f *fakeWorld) string {
 
 func TestReplayEqual(t *testing.T) {
 	f := &fakeWorld{replies: map[string][]scripted{
-		"POST /pay":    {{201, ` {"sum": 3.50, "id": "P-1"}`}, {cutHere, ""}, {400, `{"error":"not JSON"}`}},
+		"POST /pay":    {{201, ` {"sum": 3.50, "id": "P-1"}`}, {cutHere, ""}, {400, `{"error":"not JSON"}`}, {200, "{}"}},
 		"PUT /nowhere": {{404, `{"error":"no such path"}`}},
 	}}
-	if got, want := replay(t, recorded, f), `{"calls":5,"differ":[]}`+"\n"; got != want {
+	if got, want := replay(t, recorded, f), `{"calls":6,"differ":[]}`+"\n"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 	f.wants(t, sent, reported)
@@ -45,10 +46,10 @@ func TestReplayEqual(t *testing.T) {
 
 func TestReplayDiffers(t *testing.T) {
 	f := &fakeWorld{replies: map[string][]scripted{
-		"POST /pay":    {{cutHere, ""}, {201, `{"id":"P-2"}`}, {400, `{"error":"not JSON"}`}},
+		"POST /pay":    {{cutHere, ""}, {201, `{"id":"P-2"}`}, {400, `{"error":"not JSON"}`}, {200, "{}"}},
 		"PUT /nowhere": {{405, `{"error":"no such path"}`}},
 	}}
-	want := `{"calls":5,"differ":[` +
+	want := `{"calls":6,"differ":[` +
 		`{"n":1,"operation":"POST /pay","recorded":{"reply":{"id":"P-1","sum":3.5},"status":201},"replayed":{"reply":null,"status":0}},` +
 		`{"n":2,"operation":"POST /pay","recorded":{"reply":null,"status":0},"replayed":{"reply":{"id":"P-2"},"status":201}},` +
 		`{"n":4,"operation":"","recorded":{"reply":{"error":"no such path"},"status":404},"replayed":{"reply":{"error":"no such path"},"status":405}}]}` + "\n"
@@ -56,6 +57,13 @@ func TestReplayDiffers(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	f.wants(t, sent, reported)
+}
+
+// TestReplayOversize sends as much as the world would have read.
+func TestReplayOversize(t *testing.T) {
+	f := new(fakeWorld)
+	replay(t, `{"call":{"body":null,"delivered":true,"key":null,"n":1,"operation":"POST /pay","oversize":1048577,"path":"/pay","query":{},"reply":{},"status":200}}`, f)
+	f.wants(t, []string{"POST /pay " + strings.Repeat(" ", 1048577)}, "")
 }
 
 func TestReplayWithoutReport(t *testing.T) {
@@ -76,7 +84,7 @@ func TestParseRecordRefuses(t *testing.T) {
 		{`{"event":{}}`, `line 1: there is no "event"`},
 		{lines[1], "line 1.call.n: 2, and 1 is next"},
 		{lines[0] + lines[0], "line 2.call.n: 1, and 2 is next"},
-		{lines[5] + lines[0], "line 2: the report is the last line"},
+		{lines[6] + lines[0], "line 2: the report is the last line"},
 		{`{"report":{"success":"yes","message":""}}`, "line 1.report.success: True or False is meant"},
 		{`{"report":{"success":true}}`, "line 1.report.message: missing"},
 		{strings.Replace(lines[0], `"status":201`, `"status":0`, 1), "line 1.call.delivered: true, with the status 0"},
@@ -88,6 +96,10 @@ func TestParseRecordRefuses(t *testing.T) {
 		{strings.Replace(lines[0], `"query":{}`, `"query":{"a":1}`, 1), "line 1.call.query.a: a string is meant"},
 		{strings.Replace(lines[0], `"key":null`, `"key":1`, 1), "line 1.call.key: a string is meant"},
 		{strings.Replace(lines[0], `"key":null`, `"key":"a\nb"`, 1), "control character"},
+		{strings.Replace(lines[0], `"key":null`, `"key":"a "`, 1), "a space at an end"},
+		{strings.Replace(lines[0], `"n":1`, `"n":1,"raw":7`, 1), "line 1.call.raw: a string is meant"},
+		{strings.Replace(lines[0], `"n":1`, `"n":1,"oversize":1048576`, 1), "line 1.call.oversize: 1048576 is not in 1048577…2097152"},
+		{strings.Replace(lines[0], `"n":1`, `"n":1,"oversize":9000000000000`, 1), "line 1.call.oversize: 9000000000000 is not in"},
 	} {
 		_, err := ParseRecord([]byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
