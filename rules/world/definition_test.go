@@ -43,7 +43,7 @@ func TestWorldShapes(t *testing.T) {
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crn": seed_payments}`, `world.star: root.seed.crn: there is no system "crn" (did you mean "crm"?)`},
 		{`"seed": {"payments": seed_payments}`, `"seed": {"crm": "x"}`, `world.star: root.seed.crm: a function is meant, not string`},
 		{`root = {`, `rot = {`, `open world.star: the text defines no root`},
-		{`root = {`, `root = [][0] + {`, `open world.star:111:10: index 0 out of range`},
+		{`root = {`, `root = [][0] + {`, `open world.star:114:10: index 0 out of range`},
 	} {
 		edited := strings.Replace(string(text), c.old, c.new, 1)
 		if edited == string(text) {

@@ -199,7 +199,7 @@ func stringDict(m map[string]string) *sl.Dict {
 // refuse says what is wrong with a request for the declared params, or "": a
 // caller that leaves out a field or sends the wrong type is answered, and never
 // makes the operation fail, which would be a fault. Path variables are there, or
-// the path were another.
+// the path were another; what they and a query hold is text.
 func (op *Operation) refuse(r request) string {
 	if len(op.Params) == 0 {
 		return ""
@@ -215,6 +215,9 @@ func (op *Operation) refuse(r request) string {
 		}
 	}
 	for _, p := range op.Params {
+		if text, is := r.vars[p.Name]; is && !p.takes(sl.String(text), true) {
+			return fmt.Sprintf("%s: %s is meant", p.Name, p.Type)
+		}
 		v, found, _ := fields.Get(sl.String(p.Name))
 		switch {
 		case found && v != sl.None:
@@ -228,15 +231,24 @@ func (op *Operation) refuse(r request) string {
 	return ""
 }
 
-// takes says whether v is of the type; in a query everything is text.
-func (p Param) takes(v sl.Value, query bool) bool {
+// takes says whether v is of the type, or as text is one of the type.
+func (p Param) takes(v sl.Value, asText bool) bool {
 	text, _ := sl.AsString(v)
 	var err error
 	switch {
-	case !query:
+	case !asText && p.Type == "int":
+		n, ok := v.(sl.Int)
+		if !ok {
+			return false
+		}
+		i, ok := n.Int64()
+		return ok && -wire.MaxInt <= i && i <= wire.MaxInt
+	case !asText:
 		_, err = column{p.Name, p.Type}.encode(v)
 	case p.Type == "int":
-		_, err = strconv.ParseInt(text, 10, 64)
+		var i int64
+		i, err = strconv.ParseInt(text, 10, 64)
+		return err == nil && -wire.MaxInt <= i && i <= wire.MaxInt
 	case p.Type == "float":
 		_, err = strconv.ParseFloat(text, 64)
 	case p.Type == "bool":

@@ -104,10 +104,10 @@ func TestList(t *testing.T) {
 	const key = `"idempotency_key":{"description":"The same key with the same arguments is carried out once.","type":"string"}`
 	want := map[string]string{
 		"orders_get_id": `An order. {"properties":{"id":{"type":"string"},` + key + `},"required":["id"],"type":"object"}`,
-		"payments_post_refunds": `Refund <an order>. {"additionalProperties":false,"properties":{"amount":{"type":"integer"},"extra":{},"force":{"type":"boolean"},` +
+		"payments_post_refunds": `Refund <an order>. {"additionalProperties":false,"properties":{"amount":{"maximum":9007199254740991,"minimum":-9007199254740991,"type":"integer"},"extra":{},"force":{"type":"boolean"},` +
 			key + `,"order_id":{"type":"string"},"rate":{"type":"number"}},"type":"object"}`,
 		"orders_patch_id": ` {"additionalProperties":false,"properties":{"id":{"type":"string"},` + key +
-			`,"line":{"type":"integer"},"note":{"type":"string"}},"required":["id","line"],"type":"object"}`,
+			`,"line":{"maximum":9007199254740991,"minimum":-9007199254740991,"type":"integer"},"note":{"type":"string"}},"required":["id","line"],"type":"object"}`,
 		"orders_post_lines": ` {"additionalProperties":false,"properties":{` + key + `,"note":{},"sku":{"type":"string"}},"required":["sku"],"type":"object"}`,
 		"report":            reportTool.Doc + ` {"additionalProperties":false,"properties":{"message":{"type":"string"},"success":{"type":"boolean"}},"required":["success"],"type":"object"}`,
 	}
@@ -138,7 +138,7 @@ func TestCall(t *testing.T) {
 		{"orders_get_id", object{"id": "7", "any": object{"thing": 1}}, "null", false},
 		{"payments_post_refunds", object{"order_id": "1002", "idempotency_key": "k-1"}, `{"status":403,"body":{"error":"not <yours>"}}`, true},
 		{"payments_post_refunds", nil, `{"status":500,"body":null}`, true},
-		{"orders_patch_id", object{"id": "7", "line": json.Number("12345678901234567890")}, "[1]", false},
+		{"orders_patch_id", object{"id": "7", "line": json.Number("9007199254740991")}, "[1]", false},
 	} {
 		if text, isError := call(t, s, c.tool, c.args); text != c.text || isError != c.isError {
 			t.Errorf("%s %v: %s, error %v; want %s", c.tool, c.args, text, isError, c.text)
@@ -149,7 +149,7 @@ func TestCall(t *testing.T) {
 		`GET /orders/{id} {"any":{"thing":1},"id":"7"}`,
 		`POST /payments/refunds {"order_id":"1002"} k-1`,
 		`POST /payments/refunds {}`,
-		`PATCH /orders/{id}/lines/{line} {"id":"7","line":12345678901234567890}`,
+		`PATCH /orders/{id}/lines/{line} {"id":"7","line":9007199254740991}`,
 	}
 	if got := strings.Join(f.calls, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("the world saw\n%s", got)
@@ -173,6 +173,8 @@ func TestBadArguments(t *testing.T) {
 		{"payments_post_refunds", object{"order": "7"}, "payments_post_refunds: there is no argument order; there are order_id, amount, rate, force, extra, idempotency_key"},
 		{"payments_post_refunds", object{"amount": "4500"}, "payments_post_refunds: the argument amount is of type int"},
 		{"payments_post_refunds", object{"amount": 4500.5}, "payments_post_refunds: the argument amount is of type int"},
+		{"payments_post_refunds", object{"amount": json.Number("9007199254740992")}, "payments_post_refunds: the argument amount is of type int"},
+		{"payments_post_refunds", object{"amount": json.Number("-12345678901234567890")}, "payments_post_refunds: the argument amount is of type int"},
 		{"payments_post_refunds", object{"rate": true}, "payments_post_refunds: the argument rate is of type float"},
 		{"payments_post_refunds", object{"force": nil}, "payments_post_refunds: the argument force is of type bool"},
 		{"orders_post_lines", object{"note": 1}, "orders_post_lines: the argument sku is missing"},

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/evalbuild/eval/rules/world/wire"
 )
 
 // An Operation is what a tool is made of.
@@ -80,6 +82,9 @@ func (t *tool) schema() map[string]any {
 		if name := schemaTypes[p.Type]; name != "" {
 			property["type"] = name
 		}
+		if p.Type == "int" {
+			property["minimum"], property["maximum"] = -wire.MaxInt, wire.MaxInt
+		}
 		if p.Name == keyArgument {
 			property["description"] = "The same key with the same arguments is carried out once."
 		}
@@ -135,7 +140,7 @@ func (t *tool) names() string {
 }
 
 // fits says whether v is of a parameter's type. An int is written without
-// fraction and exponent.
+// fraction and exponent, and is not beyond MaxInt.
 func fits(kind string, v any) bool {
 	switch kind {
 	case "string":
@@ -146,7 +151,8 @@ func fits(kind string, v any) bool {
 		return ok
 	case "int":
 		n, ok := v.(json.Number)
-		return ok && !strings.ContainsAny(n.String(), ".eE")
+		i, err := n.Int64() // it takes neither . nor e
+		return ok && err == nil && -wire.MaxInt <= i && i <= wire.MaxInt
 	case "float":
 		_, ok := v.(json.Number)
 		return ok

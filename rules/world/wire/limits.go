@@ -19,6 +19,10 @@ const (
 // Methods are those that a request may have.
 var Methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
+// MaxInt is the largest int that a declared param takes, and -MaxInt the least:
+// JSON of all kinds carries them, and no sum of a few leaves 64 bits.
+const MaxInt = 1<<53 - 1
+
 // CheckMethod says whether a world takes the method.
 func CheckMethod(method string) error {
 	if !slices.Contains(Methods, method) {
