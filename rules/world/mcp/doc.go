@@ -16,5 +16,5 @@
 //
 // The transport is streamable HTTP without sessions, a JSON reply for each POST:
 // no state is kept between requests, so nothing differs if a client connects
-// twice or after a cut.
+// twice or after a cut. One request is one message; a batch is refused.
 package mcp

@@ -5,12 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/evalbuild/eval/rules/world/wire"
 )
 
 // World is what tools act on.
@@ -24,9 +27,6 @@ type World interface {
 	// Report is what the agent claims; the last one counts.
 	Report(success bool, message string)
 }
-
-// maxBody bounds a request, in bytes, as for calls over plain HTTP.
-const maxBody = 1 << 20
 
 // exchangeHeader ties a tool call to the HTTP request that it came in. The SDK
 // hands a request's header to its tools, and nothing else of it. What a client
@@ -66,9 +66,8 @@ func (h *handler) serve(tools []*tool, world World) http.Handler {
 	reporter := &tool{Operation: reportTool, required: []string{"success"}}
 	server.AddTool(&sdk.Tool{Name: reportTool.Name, Description: reportTool.Doc, InputSchema: reporter.schema()}, report(reporter, world))
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
-		Stateless:           true,
-		JSONResponse:        true, // with an event stream, headers would be out before a reply can be lost
-		MaxRequestBodyBytes: maxBody,
+		Stateless:    true,
+		JSONResponse: true, // with an event stream, headers would be out before a reply can be lost
 	})
 }
 
@@ -84,6 +83,25 @@ type handler struct {
 type exchange struct{ lost atomic.Bool }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
+	switch {
+	case err != nil: // the request never came whole
+		wire.Cut(w)
+		return
+	case len(body) > wire.MaxBody:
+		wire.Refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", wire.MaxBody)).Send(w)
+		return
+	case bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")):
+		// The protocol has dropped them; and of one reply a part can't be lost.
+		wire.Refusal(http.StatusBadRequest, "a batch is no request: one call for each").Send(w)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var message struct{ Method string }
+	if json.Unmarshal(body, &message) == nil && message.Method == "tools/call" {
+		// A call that came whole is made, even if its caller has gone.
+		r = r.WithContext(context.WithoutCancel(r.Context()))
+	}
 	x := new(exchange)
 	h.mu.Lock()
 	h.last++
