@@ -22,6 +22,9 @@ func (a *Act) answer(c call) wire.Answer {
 	if a.down() {
 		return downReply
 	}
+	if a.journal.full() {
+		return wire.Refusal(http.StatusInsufficientStorage, "this run has used up its log")
+	}
 	out, err := a.exchange(c)
 	if err != nil {
 		a.fault = err
@@ -60,7 +63,7 @@ func (a *Act) exchange(c call) (wire.Answer, error) {
 	case in.err != nil:
 		out = wire.Refusal(http.StatusBadRequest, "the body is not JSON: "+in.err.Error())
 	default:
-		r := request{match: m, path: c.url.EscapedPath(), query: stringDict(firstValues(c.url)), actor: a.scenario.actor, key: c.key}
+		r := request{match: m, path: c.url.EscapedPath(), query: stringDict(firstValues(c.url)), actor: a.scenario.actor, key: c.key, bounded: true}
 		if r.body, err = c.value(in); err == nil {
 			out, err = a.perform(r, !p.Fails(chaos.PhantomSuccess))
 		}

@@ -20,6 +20,9 @@ type transaction struct {
 	seed  bool   // emit takes ago
 	wrote bool   // a row or an event
 	ended bool
+
+	bounded bool // it may find no room
+	full    bool // it found none: whatever it returns, it is rolled back
 }
 
 // begin starts a transaction. At most one is open: the lock of the act sees to
@@ -193,6 +196,9 @@ func (t *transaction) insert(tab *table, _ sl.Tuple, fields []field) (sl.Value, 
 	if _, err := t.db.run("INSERT INTO "+tab.stored()+" ("+tab.selection()+") VALUES ("+marks+")", row...); err != nil {
 		return nil, err
 	}
+	if err := t.took(row...); err != nil {
+		return nil, err
+	}
 	return tab.row(row)
 }
 
@@ -239,7 +245,7 @@ func (t *transaction) update(tab *table, args sl.Tuple, fields []field) (sl.Valu
 	if err != nil || len(rows) == 0 {
 		return nil, orElse(err, fmt.Errorf("there is no row with the key %s", args[0]))
 	}
-	return rows[0], nil
+	return rows[0], t.took(values...)
 }
 
 func (t *transaction) delete(tab *table, args sl.Tuple, fields []field) (sl.Value, error) {

@@ -24,6 +24,7 @@ type store struct {
 	pool       *sql.DB
 	conn       *sql.Conn
 	statements map[string]*sql.Stmt // by text: preparing takes longer than running
+	room       room
 }
 
 // A database is what of a store is one system's.

@@ -62,7 +62,10 @@ func (t *transaction) emit(_ *sl.Thread, b *sl.Builtin, args sl.Tuple, kwargs []
 	t.wrote = true
 	_, err = t.db.run(`INSERT INTO "#events" SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM "#events" WHERE system = ?1`,
 		t.db.system.Name, texts["kind"], texts["subject"], at, texts["actor"], string(text))
-	return sl.None, err
+	if err != nil {
+		return nil, err
+	}
+	return sl.None, t.took(texts["kind"], texts["subject"], texts["actor"], string(text))
 }
 
 var units = map[byte]time.Duration{'d': 24 * time.Hour, 'h': time.Hour, 'm': time.Minute, 's': time.Second}

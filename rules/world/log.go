@@ -15,6 +15,13 @@ type journal struct {
 	report *sl.Dict
 }
 
+// maxLog is the size of the log, in bytes, at which it takes no more calls. It
+// bounds what all requests of an agent put in together, so an operation that keeps
+// what it gets can't fill a disk.
+const maxLog = 16 << 20
+
+func (l *journal) full() bool { return len(l.lines) >= maxLog }
+
 // add appends a call and what the agent saw of it.
 func (l *journal) add(c call, in content, op *Operation, out wire.Answer) error {
 	operation, status, seen := "", 0, sl.Value(sl.None)

@@ -87,6 +87,8 @@ type request struct {
 	body  sl.Value
 	actor string
 	key   string // Idempotency-Key; "": none
+
+	bounded bool // the agent's: it can use up the room in the database
 }
 
 // mapping is a dict of names and values in turn.
@@ -111,6 +113,7 @@ func (a *Act) perform(r request, keep bool) (wire.Answer, error) {
 	if err != nil {
 		return wire.Answer{}, err
 	}
+	t.bounded = r.bounded
 	rep, commit, err := a.inside(t, r)
 	commit = commit && keep && err == nil
 	if e := t.end(commit); err == nil {
@@ -148,6 +151,9 @@ func (a *Act) inside(t *transaction, r request) (rep wire.Answer, commit bool, e
 	}
 	db, emit := t.values()
 	v, err := starlark.CallPortable(a.ctx, r.op.fn, sl.Tuple{a.reqValue(r), db, emit}, stepLimit, a.print)
+	if t.full {
+		return noRoom, false, nil
+	}
 	if err != nil {
 		return wire.Answer{}, false, err
 	}
@@ -158,10 +164,17 @@ func (a *Act) inside(t *transaction, r request) (rep wire.Answer, commit bool, e
 		return rep, false, nil
 	}
 	if keyed {
-		_, err = d.run(`INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(asked), rep.Status, string(rep.Body))
+		if _, err = d.run(`INSERT INTO "#replies" VALUES (?, ?, ?, ?, ?)`, r.op.Pattern, r.key, string(asked), rep.Status, string(rep.Body)); err == nil {
+			err = t.took(r.key, string(asked), string(rep.Body))
+		}
+		if t.full {
+			return noRoom, false, nil
+		}
 	}
 	return rep, err == nil, err
 }
+
+var noRoom = wire.Refusal(http.StatusInsufficientStorage, "the world has no room for more")
 
 // identity is what two requests with one key must have in common.
 func (r request) identity() ([]byte, error) {

@@ -84,6 +84,9 @@ func (a *Act) start() error {
 		}
 	}
 	a.clock.set(start)
+	if err := a.store.bound(); err != nil {
+		return err
+	}
 	return a.keep(wire.AtStart)
 }
 
