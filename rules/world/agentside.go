@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,13 +113,13 @@ func (a *Act) Report(success bool, message string) {
 // Operations are those that the agent has.
 func (a *Act) Operations() Operations { return a.world.Operations() }
 
-// Handler is what an agent sees over HTTP. mcp serves /mcp, and bounds its
-// requests itself; it may be nil.
-func (a *Act) Handler(mcp http.Handler) http.Handler { return agentHandler{a, mcp} }
+// Handler is what an agent sees over HTTP. mcp serves /mcp; it may be nil.
+func (a *Act) Handler(mcp http.Handler) http.Handler { return agentHandler{a, mcp, newBodies()} }
 
 type agentHandler struct {
-	act *Act
-	mcp http.Handler
+	act    *Act
+	mcp    http.Handler
+	bodies bodies
 }
 
 func (h agentHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -138,16 +139,18 @@ func (h agentHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		wire.NoRoute(wire.Methods).Send(w)
 		return
 	}
-	if r.URL.Path == "/mcp" && h.mcp != nil {
-		h.mcp.ServeHTTP(w, r)
-		return
-	}
-	c := call{method: r.Method, url: r.URL, key: r.Header.Get("Idempotency-Key")}
-	body, err := io.ReadAll(io.LimitReader(r.Body, wire.MaxBody+1))
+	body, done, err := h.bodies.read(r.Body)
+	defer done()
 	if err != nil { // the request never came whole: nobody has made it
 		wire.Cut(w)
 		return
 	}
+	if r.URL.Path == "/mcp" && h.mcp != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		h.mcp.ServeHTTP(w, r)
+		return
+	}
+	c := call{method: r.Method, url: r.URL, key: r.Header.Get("Idempotency-Key")}
 	c.setBody(body)
 	switch r.URL.Path {
 	case "/tools":

@@ -10,20 +10,17 @@ import (
 	"net/http"
 	"os"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/evalbuild/eval/rules/world/wire"
 )
 
-// endTime is how long requests that are being answered when the client ends may
-// take.
-const endTime = 5 * time.Second
-
 // ServeUntilEnd serves h on the listener that the first message on stdin, a unix
-// socket, carries, until stdin ends. Then requests that are under way are done.
-// If ctx ends before, that is an error.
+// socket, carries, until stdin ends. Whatever the client sent before is answered
+// then, also what stands in a connection that wasn't accepted yet; of a request
+// that isn't whole h gets a body that ends with an error, or nothing. If ctx ends
+// before, that is an error.
 func ServeUntilEnd(ctx context.Context, stdin *os.File, h http.Handler) error {
 	conn, err := controlSocket(stdin)
 	if err != nil {
@@ -35,9 +32,9 @@ func ServeUntilEnd(ctx context.Context, stdin *os.File, h http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("receive listener: %w", cmp.Or(ctx.Err(), err))
 	}
-	srv := wire.NewServer(h)
+	d, srv := newDoor(ln), wire.NewServer(h)
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	go func() { served <- srv.Serve(d) }()
 	ended := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(io.Discard, conn)
@@ -48,10 +45,8 @@ func ServeUntilEnd(ctx context.Context, stdin *os.File, h http.Handler) error {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case err = <-ended:
 	}
-	ending, stop := context.WithTimeout(context.Background(), endTime)
-	defer stop()
-	if srv.Shutdown(ending) != nil {
-		srv.Close() // whoever still reads is not the client
+	if ctx.Err() == nil {
+		d.drain(srv, served)
 	}
 	if err = cmp.Or(ctx.Err(), err); err != nil {
 		return fmt.Errorf("read standard input: %w", err)
@@ -73,7 +68,7 @@ func controlSocket(stdin *os.File) (*net.UnixConn, error) {
 }
 
 // receiveListener takes the one descriptor of the first message.
-func receiveListener(conn *net.UnixConn) (net.Listener, error) {
+func receiveListener(conn *net.UnixConn) (*net.TCPListener, error) {
 	data, oob := make([]byte, 4096), make([]byte, 4096)
 	n, oobn, _, _, err := conn.ReadMsgUnix(data, oob)
 	if errors.Is(err, io.EOF) || err == nil && n == 0 && oobn == 0 {
@@ -107,5 +102,14 @@ func receiveListener(conn *net.UnixConn) (net.Listener, error) {
 	if on, err := unix.GetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_ACCEPTCONN); err != nil || on == 0 {
 		return nil, errors.New("the descriptor is no listening socket")
 	}
-	return net.FileListener(files[0])
+	ln, err := net.FileListener(files[0])
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		ln.Close()
+		return nil, errors.New("the descriptor is no TCP socket")
+	}
+	return tcp, nil
 }
