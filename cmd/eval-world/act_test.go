@@ -59,14 +59,19 @@ def script(task, call):
 root = {"script": script, "profile": %q, "task": "Refund 7.", "request": {}}
 `
 
+// A setting is a world and a scenario in it.
+type setting struct{ world, scenario string }
+
+var payments = setting{testWorld, testScenario}
+
 // act runs client against a fresh act and returns the act's files.
-func act(t *testing.T, client func(url string)) map[string]string {
+func (s setting) act(t *testing.T, client func(url string)) map[string]string {
 	t.Helper()
-	w, err := world.ParseWorld("world.star", []byte(testWorld))
+	w, err := world.ParseWorld("world.star", []byte(s.world))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc, err := world.ParseScenario("scenario.star", []byte(testScenario), w)
+	sc, err := world.ParseScenario("scenario.star", []byte(s.scenario), w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +84,9 @@ func act(t *testing.T, client func(url string)) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(a.Handler(tools))
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = wire.NewServer(a.Handler(tools))
+	srv.Start()
 	client(srv.URL)
 	srv.Close()
 	if err := a.Finish(); err != nil {
@@ -99,9 +106,9 @@ func act(t *testing.T, client func(url string)) map[string]string {
 
 // replayed runs the recorded run against a fresh act: no reply may differ, and
 // no file.
-func replayed(t *testing.T, files map[string]string) {
+func (s setting) replayed(t *testing.T, files map[string]string) {
 	t.Helper()
-	again := act(t, func(url string) {
+	again := s.act(t, func(url string) {
 		rec, err := agent.ParseRecord([]byte(files["run.jsonl"]))
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +127,7 @@ func replayed(t *testing.T, files map[string]string) {
 	})
 	for name, text := range files {
 		if again[name] != text {
-			t.Errorf("%s\n%swhen replayed\n%s", name, text, again[name])
+			t.Errorf("%s\n%.10000s\nwhen replayed\n%.10000s", name, text, again[name])
 		}
 	}
 }
@@ -136,7 +143,7 @@ func TestActOfEachProfile(t *testing.T) {
 		"no_calls":                    {0, 0},
 	} {
 		t.Run(profile, func(t *testing.T) {
-			files := act(t, func(url string) {
+			files := payments.act(t, func(url string) {
 				d, err := agent.Open("agent.star", fmt.Appendf(nil, testAgent, profile))
 				if err != nil {
 					t.Fatal(err)
@@ -154,7 +161,7 @@ func TestActOfEachProfile(t *testing.T) {
 			if calls != want.calls || refunds != want.refunds || !strings.Contains(files["run.jsonl"], `{"report":`) {
 				t.Errorf("%d calls, %d refunds, want %v\n%s", calls, refunds, want, files["run.jsonl"])
 			}
-			replayed(t, files)
+			payments.replayed(t, files)
 		})
 	}
 }
@@ -162,7 +169,7 @@ func TestActOfEachProfile(t *testing.T) {
 // TestActThroughTools: MCP is under the same chaos and in the same log, and its
 // run can be replayed over plain HTTP.
 func TestActThroughTools(t *testing.T) {
-	files := act(t, func(url string) {
+	files := payments.act(t, func(url string) {
 		c := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 		s, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: url + "/mcp", DisableStandaloneSSE: true, MaxRetries: -1}, nil)
 		if err != nil {
@@ -195,5 +202,5 @@ func TestActThroughTools(t *testing.T) {
 	if n := strings.Count(files["events.json"], "refund_created"); n != 1 {
 		t.Errorf("%d refunds", n)
 	}
-	replayed(t, files)
+	payments.replayed(t, files)
 }

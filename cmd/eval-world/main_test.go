@@ -33,7 +33,7 @@ def add(req, db, emit):
     if req.body == "fault":
         fail("on purpose")
     print("adding", req.body)
-    r = db.insert("rows", text = req.body)
+    r = db.insert("rows", text = str(req.body))
     emit("added", subject = r.id)
     return ok(r)
 
@@ -62,6 +62,7 @@ func post(t testing.TB, url, body string) (int, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer http.DefaultClient.CloseIdleConnections() // a client's connections end with it
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {

@@ -146,6 +146,11 @@ func (s *Server) CPU() float64 {
 	return (state.UserTime() + state.SystemTime()).Seconds()
 }
 
+// Memory is the most that the program had of it at once, in bytes, after End.
+func (s *Server) Memory() int64 {
+	return s.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+}
+
 // Files are the names in the server's folder, sorted.
 func (s *Server) Files() string { return Listing(s.t, s.Folder) }
 
