@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math"
 	"maps"
 	"net/http"
 	"net/url"
@@ -256,6 +257,9 @@ func (p Param) takes(v sl.Value, asText bool) bool {
 		}
 		i, ok := n.Int64()
 		return ok && -wire.MaxInt <= i && i <= wire.MaxInt
+	case !asText && p.Type == "float":
+		x, ok := sl.AsFloat(v)
+		return ok && math.Abs(x) <= wire.MaxFloat
 	case !asText:
 		_, err = column{p.Name, p.Type}.encode(v)
 	case p.Type == "int":
@@ -263,7 +267,8 @@ func (p Param) takes(v sl.Value, asText bool) bool {
 		i, err = strconv.ParseInt(text, 10, 64)
 		return err == nil && -wire.MaxInt <= i && i <= wire.MaxInt
 	case p.Type == "float":
-		_, err = strconv.ParseFloat(text, 64)
+		_, ok := wire.Float(text)
+		return ok
 	case p.Type == "bool":
 		return text == "true" || text == "false"
 	}

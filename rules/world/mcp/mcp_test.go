@@ -178,7 +178,7 @@ func TestBadArguments(t *testing.T) {
 		{"payments_post_refunds", object{"amount": json.Number("9007199254740992")}, "payments_post_refunds: the argument amount is of type int"},
 		{"payments_post_refunds", object{"amount": json.Number("-12345678901234567890")}, "payments_post_refunds: the argument amount is of type int"},
 		{"payments_post_refunds", object{"rate": true}, "payments_post_refunds: the argument rate is of type float"},
-		{"payments_post_refunds", object{"force": nil}, "payments_post_refunds: the argument force is of type bool"},
+		{"payments_post_refunds", object{"rate": json.Number("1e301")}, "payments_post_refunds: the argument rate is of type float"},
 		{"orders_post_lines", object{"note": 1}, "orders_post_lines: the argument sku is missing"},
 		{"orders_post_lines", object{"sku": nil}, "orders_post_lines: the argument sku is of type string"},
 		{"report", object{}, "report: the argument success is missing"},

@@ -124,6 +124,8 @@ func (t *tool) read(raw json.RawMessage) (map[string]any, error) {
 		switch {
 		case i < 0 && !t.open:
 			return nil, fmt.Errorf("%s: there is no argument %s; there are %s", t.Name, name, t.names())
+		case i >= 0 && t.Params[i].Optional && args[name] == nil: // as if it were left out
+			delete(args, name)
 		case i >= 0 && !fits(t.Params[i].Type, args[name]):
 			return nil, fmt.Errorf("%s: the argument %s is of type %s", t.Name, name, t.Params[i].Type)
 		}
@@ -154,8 +156,9 @@ func fits(kind string, v any) bool {
 		i, err := n.Int64() // it takes neither . nor e
 		return ok && err == nil && -wire.MaxInt <= i && i <= wire.MaxInt
 	case "float":
-		_, ok := v.(json.Number)
-		return ok
+		n, ok := v.(json.Number)
+		_, fits := wire.Float(n.String())
+		return ok && fits
 	}
 	return true // json
 }

@@ -177,3 +177,14 @@ func TestNewClientRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestFloat(t *testing.T) {
+	for text, want := range map[string]bool{
+		"1": true, "-0.5": true, "1e300": true, "2E-3": true, "1e301": false, "1e999": false,
+		"": false, "nan": false, "inf": false, "-Infinity": false, "0x1p3": false, "1_0": false, " 1": false,
+	} {
+		if _, ok := Float(text); ok != want {
+			t.Errorf("%q: %v", text, ok)
+		}
+	}
+}

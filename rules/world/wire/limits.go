@@ -3,9 +3,12 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // What a request may have. A run is recorded and sent again: so what a world
@@ -22,6 +25,15 @@ var Methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.Met
 // MaxInt is the largest int that a declared param takes, and -MaxInt the least:
 // JSON of all kinds carries them, and no sum of a few leaves 64 bits.
 const MaxInt = 1<<53 - 1
+
+// MaxFloat is the same of a float.
+const MaxFloat = 1e300
+
+// Float reads a float of a request: finite, within ±MaxFloat, written as JSON does.
+func Float(text string) (x float64, ok bool) {
+	x, err := strconv.ParseFloat(text, 64)
+	return x, err == nil && math.Abs(x) <= MaxFloat && !strings.ContainsFunc(text, func(r rune) bool { return !strings.ContainsRune("+-.eE0123456789", r) })
+}
 
 // CheckMethod says whether a world takes the method.
 func CheckMethod(method string) error {
