@@ -2,8 +2,8 @@ package world
 
 import (
 	"fmt"
-	"math"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
