@@ -19,6 +19,10 @@
 // later request is answered with 500, and nothing is written, so that a fault
 // never becomes a score.
 //
+// An agent can't make a world fail: what it may send, log and add to the
+// databases is bounded by bytes, and beyond that it is answered with an error. What
+// is in the log can be sent again, and makes the same log.
+//
 // Invariants. Everything that touches the world goes through one lock, so the
 // log's order is the order of execution whatever the number of clients. Time is
 // virtual: no clock, randomness or environment of the host reaches an operation
