@@ -272,6 +272,10 @@ func (b *build) settle(ctx context.Context, out outcome) *node {
 		b.fail(n, out)
 	case n.state == checking && !out.hit:
 		return b.miss(n, out)
+	case n.state == checking && n.draw == nil && b.byKey[n.key] != nil && b.again == nil:
+		// Its twin has just made it, and will say so. Both end at once: the draws
+		// that need them are to be known together, before one is made.
+		return b.start(n)
 	default:
 		n.ran = n.ran || n.state == running && !out.hit
 		n.setOutputs(out.outputs)
