@@ -44,6 +44,29 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
+// TestTwinEndsWithItsMaker: an action that finds what its twin has just made waits
+// until the twin says so, so what needs them gets ready at once.
+func TestTwinEndsWithItsMaker(t *testing.T) {
+	twin := func(s state) *node {
+		a := &graph.Action{}
+		a.Outputs = []graph.Output{{Name: "out", File: &graph.File{Path: "o", Action: a}}}
+		return &node{action: a, state: s}
+	}
+	maker, finder := twin(running), twin(checking)
+	b := &build{
+		Engine: New(Options{}), nodes: []*node{maker, finder},
+		byKey: map[graph.Key]*node{maker.key: maker}, parked: map[graph.Key][]*node{},
+	}
+	made := []output{{inlined: true}}
+	if run := b.settle(t.Context(), outcome{node: finder, hit: true, outputs: made}); run != nil || finder.state != running || b.ended != 0 {
+		t.Errorf("run %v, the finder is %s", run, finder.state)
+	}
+	b.settle(t.Context(), outcome{node: maker, outputs: made})
+	if maker.state != done || finder.state != done || b.ended != 2 || !maker.ran || finder.ran {
+		t.Errorf("maker %s, finder %s, %d ended", maker.state, finder.state, b.ended)
+	}
+}
+
 // randomDAG declares n nodes that use earlier ones and a few sources. Some are
 // twins of others, some make two outputs, some are large.
 func randomDAG(r *rand.Rand, n int) string {
