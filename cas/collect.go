@@ -21,6 +21,7 @@ type Tally struct {
 	Results     int // pure ones
 	Blobs       int
 	Copies      int   // plain ones, for sealed roots
+	Receipts    int   // of pure results
 	Quarantined int   // damaged files, in removals only
 	Bytes       int64 // each file in whole blocks of 4096, since most file systems keep it so
 }
@@ -42,12 +43,15 @@ type CollectReport struct {
 // builds may go on meanwhile: grace.go says why they lose nothing. A build that
 // found a result before may find its blob gone after, as a *BlobError.
 //
-// Captures stay, by their header also in a root of both classes, and so do the
-// blobs that they name. A blob put as Capture that no capture names is garbage
-// there; whoever needs it must record it in one. A capture that can't be read
-// is an error before anything is removed, since what it names isn't known. The
-// Data root of its own is not touched. The quarantine goes by age where it holds
-// no captures, that is, in a Cache root of its own.
+// Receipts of pure results go as these do, but one that says that its result came
+// from a server goes no sooner than the result.
+//
+// Captures stay, by their header also in a root of both classes, and so do their
+// receipts and the blobs that they name. A blob put as Capture that no capture
+// names is garbage there; whoever needs it must record it in one. A capture that
+// can't be read is an error before anything is removed, since what it names isn't
+// known. The Data root of its own is not touched. The quarantine goes by age where
+// it holds no captures, that is, in a Cache root of its own.
 //
 // A process killed in the middle leaves blobs that the next collection finds.
 func (s *Store) Collect(ctx context.Context, o CollectOptions) (CollectReport, error) {
@@ -71,18 +75,20 @@ type collector struct {
 	report        CollectReport
 }
 
-// An item goes by its use: a pure result, or a plain copy.
+// An item goes by its use: a pure result, a plain copy, or a receipt.
 type item struct {
-	digest Digest // key of a result, content of a copy; without the size
+	digest Digest // key of a result or receipt, content of a copy; without the size
 	path   string
 	copy   bool
-	size   int64
-	used   time.Time
-	names  []*reference
+	// receipt is set of one; held then says that it stays while there is a result.
+	receipt, held bool
+	size          int64
+	used          time.Time
+	names         []*reference
 }
 
 func (c *collector) collect() error {
-	for _, step := range []func() error{c.findResults, c.findBlobs, c.findCopies, c.dropItems, c.dropBlobs, c.dropQuarantine} {
+	for _, step := range []func() error{c.findResults, c.findBlobs, c.findCopies, c.findReceipts, c.dropItems, c.dropBlobs, c.dropQuarantine} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -157,8 +163,31 @@ func (c *collector) findCopies() error {
 	})
 }
 
-// dropItems removes results and copies, the longest unused first, until none is
-// too old and the rest fits.
+// findReceipts leaves those of captures where they are.
+func (c *collector) findReceipts() error {
+	return c.s.cache.eachReceipt(c.ctx, func(path string, key Digest) error {
+		b, used, err := readResult(path)
+		if err != nil {
+			return ignoreAbsent(err)
+		}
+		_, r, err := decodeReceipt(path, b)
+		if err == nil && r.Class == Capture {
+			return nil
+		}
+		size, _, err := c.s.statFile(path)
+		if err != nil {
+			return ignoreAbsent(err)
+		}
+		// A damaged one counts as received as well.
+		held := err != nil || r.Had
+		c.items = append(c.items, item{digest: key, path: path, receipt: true, held: held, size: size, used: used})
+		c.report.Kept.add(&c.report.Kept.Receipts, size)
+		return nil
+	})
+}
+
+// dropItems removes results, copies and receipts, the longest unused first, until
+// none is too old and the rest fits.
 func (c *collector) dropItems() error {
 	for _, it := range c.items {
 		c.total += it.size
@@ -183,8 +212,11 @@ func (c *collector) dropItems() error {
 		}
 		c.total -= it.size
 		n, kept := &c.report.Removed.Results, &c.report.Kept.Results
-		if it.copy {
+		switch {
+		case it.copy:
 			n, kept = &c.report.Removed.Copies, &c.report.Kept.Copies
+		case it.receipt:
+			n, kept = &c.report.Removed.Receipts, &c.report.Kept.Receipts
 		}
 		c.moved(n, kept, it.size)
 		for _, b := range it.names {
@@ -211,6 +243,9 @@ func (c *collector) moved(removed, kept *int, size int64) {
 func (c *collector) dropItem(it *item) (gone bool, err error) {
 	if it.copy {
 		return c.dropFile(it.digest, it.path)
+	}
+	if it.held && c.s.recorded(it.digest) {
+		return false, nil
 	}
 	c.s.hook("result " + it.path)
 	// It may have been used since it was read.

@@ -125,10 +125,10 @@ func TestCollect(t *testing.T) {
 		}
 		garbage := put(t, s, Pure, prose(7000))
 		putResult(t, s, Pure, "used", Result{Stdout: shared})
-		putResult(t, s, Pure, "folder", Result{Folders: []OutputFolder{{"out", tree(Pure, inTree)}}})
+		putResult(t, s, Pure, "folder", Result{Folders: []OutputFolder{{Path: "out", Tree: tree(Pure, inTree)}}})
 		putResult(t, s, Pure, "old", Result{Stdout: shared, Stderr: ofOld})
-		putResult(t, s, Pure, "old folder", Result{Folders: []OutputFolder{{"out", tree(Pure, put(t, s, Pure, prose(6000)))}}})
-		putResult(t, s, Capture, "paid", Result{Stdout: ofPaid, Folders: []OutputFolder{{"out", tree(Capture, inPaidTree)}}})
+		putResult(t, s, Pure, "old folder", Result{Folders: []OutputFolder{{Path: "out", Tree: tree(Pure, put(t, s, Pure, prose(6000)))}}})
+		putResult(t, s, Capture, "paid", Result{Stdout: ofPaid, Folders: []OutputFolder{{Path: "out", Tree: tree(Capture, inPaidTree)}}})
 		putResult(t, s, Pure, "scored", Result{Stdout: ofPaid})
 		stage := func() {
 			if _, err := s.Stage(shared, true, nil); err != nil {
@@ -230,7 +230,7 @@ func TestCollectRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	putResult(t, s, Capture, "paid", Result{Folders: []OutputFolder{{"out", message}}})
+	putResult(t, s, Capture, "paid", Result{Folders: []OutputFolder{{Path: "out", Tree: message}}})
 	put(t, s, Pure, prose(8000))
 	for _, path := range []string{s.cache.resultPath(keyOf("paid")), fileOf(t, s, message)} {
 		if err := rewrite(path, true, flip); err != nil {

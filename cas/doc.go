@@ -14,6 +14,7 @@
 //   - pure: can be computed again. Capture: evidence, perhaps paid for.
 //   - root: one of the two folders of a store. Pure things are in the cache
 //     root, captures in the data root; one folder may be both.
+//   - receipt: the note that a server was seen to have a result, and in what form.
 //   - tombstone: what is left of a capture that a person deleted.
 //   - stamp: the modification time that a blob's file has, made of its digest.
 //
@@ -38,6 +39,9 @@
 //	<root>/cas/<func>/<2 hex>/<hex>.zst   the same, compressed; from 4096 bytes on
 //	<root>/ac/<func>/<2 hex>/<hex>        a result with its class and checksum; its
 //	                                      time is that of its last use, to the day
+//	<root>/receipts/<16 hex>/<2 hex>/<hex>  a server's name, hashed, and a key: the
+//	                                      result as it is there; the time is when
+//	                                      that was last seen
 //	<data root>/tombstones/<func>/<2 hex>/<hex>  why a capture was deleted
 //	<root>/tmp/<unix second>-<random>     being written
 //	<root>/quarantine/<func>-<hex>-<random>/<name>  was damaged, or in the way
@@ -60,6 +64,8 @@
 //     tombstone, under which nothing but that capture is recorded again. A
 //     capture is on the disk, blobs first, when PutResult returns. After a power cut a pure result may be gone
 //     or its blobs damaged, which is a miss once the damage is seen.
+//   - A receipt is a note: what is damaged counts for none, but its key for
+//     received, so that nothing is passed on as ours that may not be.
 //   - Damaged files are moved to the quarantine. Collect deletes them there, by
 //     age, where they can't be of a capture.
 //   - Collect removes nothing that a capture needs, nor what a writer counts on

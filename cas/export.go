@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // Export writes a copy of the blob to dst, replacing what is there unless it is
@@ -18,7 +20,8 @@ import (
 // store doesn't have the blob. A killed process may leave ".eval-tmp-*" in the
 // folder of dst.
 func (s *Store) Export(d Digest, dst string) error {
-	err := s.withBlob(d, func(r *blobReader) error { return export(r, dst) })
+	small := func(b []byte) error { return exportSmall(b, d, dst) }
+	err := s.withBlob(d, small, func(r *blobReader) error { return export(r, dst) })
 	if err != nil {
 		return fmt.Errorf("export blob %v to %s: %w", d, dst, err)
 	}
@@ -49,6 +52,27 @@ func export(r *blobReader, dst string) error {
 	}
 	if err != nil {
 		return errors.Join(err, ignoreAbsent(os.Remove(temp.Name())))
+	}
+	return nil
+}
+
+// exportSmall is export of bytes at hand. As writeSmall does, it goes past package
+// os, and it looks at the folder only if the file can't be made.
+func exportSmall(b []byte, d Digest, dst string) error {
+	dir := filepath.Dir(dst)
+	temp := filepath.Join(dir, besideTemp[:len(besideTemp)-1]+strconv.FormatUint(rand.Uint64(), 36))
+	err := writeTemp(temp, Stamp(d), false, b)
+	if absent(err) {
+		if err := makeDirs(dir, 0o755); err != nil {
+			return err
+		}
+		err = writeTemp(temp, Stamp(d), false, b)
+	}
+	if err == nil {
+		err = os.Rename(temp, dst)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreAbsent(os.Remove(temp)))
 	}
 	return nil
 }

@@ -333,11 +333,11 @@ func TestEncodeRefuses(t *testing.T) {
 		"result path twice":      out("a", "a"),
 		"result path above":      out("a/../b"),
 		"result path empty":      out(""),
-		"result path, two kinds": Result{Folders: []OutputFolder{{"a", d}}, Links: []OutputLink{{"a", "b"}}},
-		"file and folder":        Result{Files: out("a").Files, Folders: []OutputFolder{{"a", d}}},
+		"result path, two kinds": Result{Folders: []OutputFolder{{Path: "a", Tree: d}}, Links: []OutputLink{{"a", "b"}}},
+		"file and folder":        Result{Files: out("a").Files, Folders: []OutputFolder{{Path: "a", Tree: d}}},
 		"folder without digest":  Result{Folders: []OutputFolder{{Path: "a"}}},
-		"folder above":           Result{Folders: []OutputFolder{{"../a", d}}},
-		"folder, two functions":  Result{Folders: []OutputFolder{{"a", d}}, Stdout: other},
+		"folder above":           Result{Folders: []OutputFolder{{Path: "../a", Tree: d}}},
+		"folder, two functions":  Result{Folders: []OutputFolder{{Path: "a", Tree: d}}, Stdout: other},
 		"link without target":    Result{Links: []OutputLink{{Path: "a"}}},
 		"link at the root":       Result{Links: []OutputLink{{"/a", "b"}}},
 		"link to NUL":            Result{Links: []OutputLink{{"a", "b\x00"}}},
@@ -390,7 +390,7 @@ func TestDecodeResultOfServer(t *testing.T) {
 	got, err := DecodeResult(BLAKE3, marshal(t, m))
 	want := Result{
 		Files:   []OutputFile{{"a", d, false, nil}, {"b", d, false, []byte("x")}},
-		Folders: []OutputFolder{{"f", d}}, Links: []OutputLink{{"j", "old"}, {"k", "t"}, {"m", "/t"}, {"n", "old"}}, Stdout: d,
+		Folders: []OutputFolder{{Path: "f", Tree: d}}, Links: []OutputLink{{"j", "old"}, {"k", "t"}, {"m", "/t"}, {"n", "old"}}, Stdout: d,
 		Aux: map[string][]byte{"cost": []byte("1")},
 	}
 	if diff := gocmp.Diff(want, got); diff != "" || err != nil {

@@ -27,6 +27,7 @@ var helpers = map[string]func(args []string) error{
 	"count":    helpCount,
 	"limit":    helpLimit,
 	"readonly": helpReadOnly,
+	"receipts": helpReceipts,
 }
 
 func TestMain(m *testing.M) {

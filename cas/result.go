@@ -29,6 +29,7 @@ func (f OutputFile) Inlined() bool { return f.Contents != nil || f.Digest.Size =
 type OutputFolder struct {
 	Path string // relative to the working directory
 	Tree Digest // of the encoded Tree message, not of the root directory
+	Root Digest // of the root directory; zero: not known. It isn't encoded.
 }
 
 // OutputLink is a symbolic link that an action wrote.
@@ -102,9 +103,17 @@ func (r *Result) sort() {
 	r.Links = sortedBy(r.Links, func(a, b *OutputLink) int { return cmp.Compare(a.Path, b.Path) })
 }
 
+// maxHead is what a field's number and length take at most.
+const maxHead = 11
+
 // encodeMetadata writes ExecutedActionMetadata{auxiliary_metadata = 11}.
 func (r Result) encodeMetadata() []byte {
-	var b, entry []byte
+	most, all := 0, 0 // for one allocation each: these are the large part of a result
+	for name, v := range r.Aux {
+		n := len(auxPrefix) + len(name) + len(v) + 4*maxHead
+		most, all = max(most, n), all+n
+	}
+	b, entry := make([]byte, 0, all), make([]byte, 0, most)
 	for _, name := range slices.Sorted(maps.Keys(r.Aux)) {
 		entry = appendString(entry[:0], 1, auxPrefix+name)
 		if v := r.Aux[name]; len(v) > 0 {

@@ -40,7 +40,7 @@ func (s *Store) Stage(d Digest, executable bool, open func() (io.ReadCloser, err
 		s.cache.quarantine(path, d, fi)
 	}
 	if open == nil {
-		err = s.withBlob(d, func(r *blobReader) error {
+		err = s.withBlob(d, nil, func(r *blobReader) error {
 			return s.stage(d, mode, path, func(temp *os.File) error { return stageBlob(temp, r) })
 		})
 	} else {
@@ -98,7 +98,8 @@ func stageBlob(temp *os.File, r *blobReader) error {
 	return err
 }
 
-var errChanged = errors.New("the content has changed since it was digested")
+// ErrChanged says that content isn't what its digest says.
+var ErrChanged = errors.New("the content has changed since it was digested")
 
 func stageSource(temp *os.File, d Digest, open func() (io.ReadCloser, error)) error {
 	src, err := open()
@@ -110,7 +111,7 @@ func stageSource(temp *os.File, d Digest, open func() (io.ReadCloser, error)) er
 		return err
 	}
 	if got != d {
-		return errChanged
+		return ErrChanged
 	}
 	return nil
 }

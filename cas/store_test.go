@@ -478,7 +478,7 @@ func TestPutFile(t *testing.T) {
 			}
 		}
 		other := s.fn.Sum([]byte("other"))
-		if err := s.PutFile(Capture, other, source([]byte("this"))); !errors.Is(err, errChanged) {
+		if err := s.PutFile(Capture, other, source([]byte("this"))); !errors.Is(err, ErrChanged) {
 			t.Error(err)
 		}
 		if err := s.Has(other); err == nil {

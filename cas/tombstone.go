@@ -96,8 +96,9 @@ var ErrYoung = errors.New("a blob of it was written or put again within the last
 // DeleteCapture deletes the capture of key and the blobs that no other result in
 // its root names; pure results elsewhere that did are misses then. A tombstone
 // that says why is on the disk before anything goes: from then on Lookup gives a
-// *TombstoneError, and PutResult takes this very capture back, and no other.
-// A deletion that was cut short goes on when it is asked for again.
+// *TombstoneError, and PutResult takes this very capture back, and no other. The
+// receipts of it go too. A deletion that was cut short goes on when it is asked
+// for again.
 //
 // Blobs that a running build has put again in the last hour, for a capture that
 // isn't recorded yet, must stay: then nothing is done (ErrYoung).
@@ -163,6 +164,10 @@ func (s *Store) deleteCapture(ctx context.Context, key Digest, why string, dryRu
 		}
 	}
 	s.hook("tombstone written")
+	// Receipts may have small outputs in them.
+	if err := s.dropReceipts(key); err != nil {
+		return Deleted{}, err
+	}
 	// If this is cut short, the record knows the blobs, and a tree its files.
 	slices.SortStableFunc(files, func(a, b ownFile) int { return cmp.Compare(a.after, b.after) })
 	for _, f := range files {

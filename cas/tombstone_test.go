@@ -26,7 +26,7 @@ func paid(t testing.TB, s *Store, name string, shared []byte) Result {
 	r := Result{
 		Stdout:  put(t, s, Capture, []byte("a reply of "+name)),
 		Stderr:  put(t, s, Capture, shared),
-		Folders: []OutputFolder{{"out", message}},
+		Folders: []OutputFolder{{Path: "out", Tree: message}},
 	}
 	putResult(t, s, Capture, name, r)
 	return r

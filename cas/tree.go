@@ -49,6 +49,10 @@ func (t *Tree) whole() error {
 // caller must not change it.
 func (t *Tree) Directory() Directory { return t.dir }
 
+// Below gives the trees that Directory().Directories name, in that order; nothing
+// of a hollow tree. The caller must not change it.
+func (t *Tree) Below() []*Tree { return t.below }
+
 // Blobs calls fn with each distinct directory message of the tree, those below
 // before those above, so that a store that has a directory has all under it. It
 // stops at the first error and returns it; a hollow tree below is a

@@ -167,7 +167,7 @@ func TestLookupFolder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := Result{Folders: []OutputFolder{{"out", BLAKE3.Sum(tree.Encode())}}, Links: []OutputLink{{"link", "out/one"}}}
+			want := Result{Folders: []OutputFolder{{Path: "out", Tree: BLAKE3.Sum(tree.Encode())}}, Links: []OutputLink{{"link", "out/one"}}}
 			if err := s.PutResult(c, testKey, want); err == nil || !strings.Contains(err.Error(), "out: blob") {
 				t.Fatal("recorded without its tree:", err)
 			}
@@ -215,7 +215,7 @@ func TestLookupFolder(t *testing.T) {
 
 			none := put(t, s, c, []byte("no tree"))
 			key := BLAKE3.Sum([]byte("another"))
-			err = s.PutResult(c, key, Result{Folders: []OutputFolder{{"out", none}}})
+			err = s.PutResult(c, key, Result{Folders: []OutputFolder{{Path: "out", Tree: none}}})
 			if err == nil || !strings.Contains(err.Error(), "decode tree") {
 				t.Error(err)
 			}

@@ -36,8 +36,8 @@ type Verified struct {
 // right are stamped. What is damaged moves to the quarantine, but for captures
 // and tombstones: with them would go that there is something not to be drawn
 // again. The size in a blob's name is that of the file: what the blob's was
-// isn't known. The error is the first that kept it from reading; it
-// doesn't stop it unless ctx is done.
+// isn't known. Receipts are notes, and not looked at. The error is the first that
+// kept it from reading; it doesn't stop it unless ctx is done.
 func (s *Store) Verify(ctx context.Context, damaged func(Damage)) (Verified, error) {
 	v := &verifier{s: s, ctx: ctx, damaged: damaged}
 	for _, r := range s.roots(Pure) {

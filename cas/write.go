@@ -23,7 +23,7 @@ func (s *Store) Put(c Class, b []byte) (Digest, error) {
 	have, err := s.present(c, d)
 	if err == nil && !have {
 		if len(b) > sampleSize {
-			_, err = s.putStream(c, b[:sampleSize], bytes.NewReader(b[sampleSize:]))
+			_, err = s.putStream(c, d, b[:sampleSize], bytes.NewReader(b[sampleSize:]))
 		} else {
 			err = s.putSmall(c, d, b)
 		}
@@ -45,7 +45,7 @@ func (s *Store) PutReader(c Class, r io.Reader) (Digest, error) {
 	}
 	var d Digest
 	if err == nil {
-		d, err = s.putStream(c, head, r)
+		d, err = s.putStream(c, Digest{}, head, r)
 	}
 	if err != nil {
 		return Digest{}, fmt.Errorf("write blob: %w", err)
@@ -54,7 +54,7 @@ func (s *Store) PutReader(c Class, r io.Reader) (Digest, error) {
 }
 
 // PutFile is Put for a blob whose digest is known: if it is there, open isn't
-// called. Content that isn't d is an error.
+// called. Content that isn't d is ErrChanged, and isn't kept.
 func (s *Store) PutFile(c Class, d Digest, open func() (io.ReadCloser, error)) error {
 	fail := func(err error) error { return fmt.Errorf("write blob %v: %w", d, err) }
 	if err := d.check(); err != nil {
@@ -70,14 +70,29 @@ func (s *Store) PutFile(c Class, d Digest, open func() (io.ReadCloser, error)) e
 	if err != nil {
 		return fail(err)
 	}
-	got, err := s.PutReader(c, r)
+	err = s.putExactly(c, d, r)
 	if err := errors.Join(err, r.Close()); err != nil {
 		return fail(err)
 	}
-	if got != d {
-		return fail(errChanged)
-	}
 	return nil
+}
+
+// putExactly stores all that r yields if it is d.
+func (s *Store) putExactly(c Class, d Digest, r io.Reader) error {
+	head := make([]byte, min(d.Size+1, sampleSize))
+	n, err := io.ReadFull(r, head)
+	switch {
+	case err == nil:
+		// No more than shows that it is longer.
+		_, err = s.putStream(c, d, head, io.LimitReader(r, d.Size+1-int64(n)))
+		return err
+	case err != io.EOF && err != io.ErrUnexpectedEOF:
+		return err
+	}
+	if got := s.fn.Sum(head[:n]); got != d {
+		return ErrChanged
+	}
+	return s.putSmall(c, d, head[:n])
 }
 
 // present reports whether there is nothing to write.
@@ -123,8 +138,9 @@ func (s *Store) putSmall(c Class, d Digest, b []byte) error {
 	return s.writeSmall(c, s.root(c).blobPath(d)+suffix, d, stampOf(d, int64(len(b))), b)
 }
 
-// putStream stores head and then all of r; head decides whether to compress.
-func (s *Store) putStream(c Class, head []byte, r io.Reader) (d Digest, err error) {
+// putStream stores head and then all of r; head decides whether to compress. If
+// it isn't want, unless that is zero, nothing is kept.
+func (s *Store) putStream(c Class, want Digest, head []byte, r io.Reader) (d Digest, err error) {
 	packed, err := s.codec.pack(head)
 	if err != nil {
 		return Digest{}, err
@@ -139,6 +155,9 @@ func (s *Store) putStream(c Class, head []byte, r io.Reader) (d Digest, err erro
 		}
 		if err != nil {
 			return "", time.Time{}, err
+		}
+		if !want.IsZero() && d != want {
+			return "", time.Time{}, ErrChanged
 		}
 		if have, err := s.present(c, d); have || err != nil {
 			return "", time.Time{}, err
@@ -218,8 +237,28 @@ func (s *Store) writeSmall(c Class, path string, d Digest, stamp time.Time, b []
 	if err := c.check(); err != nil {
 		return err
 	}
-	r := s.root(c)
+	return s.writeIn(s.root(c), c == Capture, path, d, stamp, b)
+}
+
+// writeIn is writeSmall in a root, synced or not.
+func (s *Store) writeIn(r *root, sync bool, path string, d Digest, stamp time.Time, b []byte) error {
 	temp := r.tempPath(s.now())
+	err := writeTemp(temp, stamp, sync, b)
+	if err == nil {
+		err = s.place(r, d, temp, path)
+	}
+	if err != nil {
+		return errors.Join(err, ignoreAbsent(os.Remove(temp)))
+	}
+	if sync {
+		return r.syncDirs(path)
+	}
+	return nil
+}
+
+// writeTemp makes the file at temp, which isn't there, of mode 0444 and, unless
+// stamp is zero, with that time. What it leaves after an error is to be removed.
+func writeTemp(temp string, stamp time.Time, sync bool, b []byte) error {
 	fd, err := retried(func() (int, error) {
 		return unix.Open(temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	})
@@ -237,20 +276,10 @@ func (s *Store) writeSmall(c Class, path string, d Digest, stamp time.Time, b []
 	if err == nil && !stamp.IsZero() {
 		err = setTime(temp, stamp)
 	}
-	if err == nil && c == Capture {
+	if err == nil && sync {
 		err = unix.Fsync(fd)
 	}
-	err = errors.Join(err, unix.Close(fd))
-	if err == nil {
-		err = s.place(r, d, temp, path)
-	}
-	if err != nil {
-		return errors.Join(err, ignoreAbsent(os.Remove(temp)))
-	}
-	if c == Capture {
-		return r.syncDirs(path)
-	}
-	return nil
+	return errors.Join(err, unix.Close(fd))
 }
 
 // setTime sets both times of the file at path.

@@ -106,6 +106,9 @@ func tallyText(t cas.Tally) string {
 	if t.Copies > 0 {
 		s += ", " + plural(t.Copies, "plain copy", "plain copies")
 	}
+	if t.Receipts > 0 {
+		s += ", " + plural(t.Receipts, "receipt of a server", "receipts of servers")
+	}
 	if t.Quarantined > 0 {
 		s += ", " + plural(t.Quarantined, "quarantined file", "quarantined files")
 	}
