@@ -82,13 +82,16 @@ func TestLayers(t *testing.T) {
 			if ours && !allowed(from, to) {
 				t.Errorf("%s imports %s: the layers don't allow it", p, to)
 			}
+			if to == "cas/remote/remotetest" && from != to {
+				t.Errorf("%s imports %s: it is for tests", p, to)
+			}
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pkg := range []string{"cas", "rules/stats", "rules/transcript", "rules/world", "starlark", "workspace", "workspace/graph", "workspace/engine", "cmd/eval", "cmd/eval-world", "cmd/eval-play"} {
+	for _, pkg := range []string{"cas", "cas/remote/remotetest", "rules/stats", "rules/transcript", "rules/world", "starlark", "workspace", "workspace/graph", "workspace/engine", "cmd/eval", "cmd/eval-world", "cmd/eval-play"} {
 		if !seen[pkg] {
 			t.Errorf("the walk did not see %s: the test proves nothing", pkg)
 		}
