@@ -110,7 +110,7 @@ func (s *session) showUnscored(t *starlark.Target, rep string) (shown bool, err 
 		if line.Label != t.Label || line.Capture.IsZero() || repName(line.Sample.Stream, line.Sample.Index) != rep {
 			continue
 		}
-		r, err := s.store.Lookup(cas.Capture, cas.Digest(line.Key))
+		r, _, err := s.store.LookupCapture(cas.Digest(line.Key), line.Capture)
 		if err != nil {
 			return false, failf(exitFailed, "show %s %s: %v", t.Label, rep, err)
 		}
@@ -271,6 +271,9 @@ func (s *session) showLockLine(eng *engine.Engine, t *starlark.Target, rep strin
 	if n := len(state.Rivals); n > 0 {
 		text += fmt.Sprintf(", %s beside it: two branches drew", plural(n, "other capture", "other captures"))
 	}
+	if n := len(state.Surplus); n > 0 {
+		text += fmt.Sprintf(", %s beside it: two runs drew", plural(n, "surplus capture", "surplus captures"))
+	}
 	repLine("lock", "%s (seq %d)", text, line.Seq)
 	return s.showStderr(line)
 }
@@ -293,7 +296,7 @@ func lineOf(lock *draws.Lock, label graph.Label, rep, capture string) (found dra
 // showStderr shows what a rep wrote to its standard error, which is no output
 // but is kept with its capture.
 func (s *session) showStderr(line draws.Line) error {
-	r, err := s.store.Lookup(cas.Capture, cas.Digest(line.Key))
+	r, _, err := s.store.LookupCapture(cas.Digest(line.Key), line.Capture)
 	if err != nil {
 		repLine("store", "%v", err)
 		return nil

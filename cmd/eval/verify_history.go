@@ -246,6 +246,9 @@ func rivals(lock *draws.Lock) (out []string) {
 		if n := len(lock.State(l.ID).Rivals); n > 0 {
 			out = append(out, fmt.Sprintf("%v %v has %s beside the one that counts: two branches drew it", l.Label, l.ID, plural(n, "capture", "captures")))
 		}
+		if n := len(lock.State(l.ID).Surplus); n > 0 {
+			out = append(out, fmt.Sprintf("%v %v has %s: runs that didn't know of each other drew it", l.Label, l.ID, plural(n, "surplus capture", "surplus captures")))
+		}
 	}
 	return out
 }

@@ -47,9 +47,10 @@ const AccountSchema = "eval.history/1"
 // An Arm counts the lines of one stream in the present block and epoch.
 type Arm struct {
 	Abandoned int `json:"abandoned"`
-	Adopted   int `json:"adopted"`  // of those drawn
-	Attempts  int `json:"attempts"` // of all draws, and one for each that was abandoned
-	Drawn     int `json:"drawn"`    // reps that were had, used now or not
+	Adopted   int `json:"adopted"`           // of those drawn
+	Attempts  int `json:"attempts"`          // of all draws, and one for each that was abandoned
+	Drawn     int `json:"drawn"`             // reps that were had, used now or not
+	Surplus   int `json:"surplus,omitempty"` // further captures of the reps that count
 }
 
 // Terms are what a scoring is done with.
@@ -75,8 +76,9 @@ type RepLine struct {
 	Adopted   bool   `json:"adopted"`
 	Attempts  int    `json:"attempts"`
 	Capture   string `json:"capture"`
-	Rivals    int    `json:"rivals"`  // other captures for it: two branches drew
-	Stopped   int    `json:"stopped"` // earlier draws that a limit stopped
+	Rivals    int    `json:"rivals"`            // other captures for it: two branches drew
+	Stopped   int    `json:"stopped"`           // earlier draws that a limit stopped
+	Surplus   int    `json:"surplus,omitempty"` // further captures: two runs drew
 }
 
 // A Prior counts draws of the label that are none of its reps now.
@@ -157,6 +159,7 @@ type accounting struct {
 // takeReps notes what each rep is, and which labels it has lines under.
 func (a *accounting) takeReps(reps []Rep) {
 	runs := map[int]map[string]bool{}
+	surplus := map[string]int{}
 	for _, r := range reps {
 		if s := a.view.state(r.ID); s != nil {
 			for _, h := range s.held {
@@ -171,7 +174,9 @@ func (a *accounting) takeReps(reps []Rep) {
 		line := RepLine{Stopped: len(r.Stopped)}
 		if s := a.view.state(r.ID); s != nil && s.Line.Kind != "" {
 			line.Capture, line.Attempts = digestName(s.Line), max(1, s.Attempts)
-			line.Adopted, line.Abandoned, line.Rivals = s.Line.Kind == Adopted, s.Abandoned, len(s.Rivals)
+			line.Adopted, line.Abandoned = s.Line.Kind == Adopted, s.Abandoned
+			line.Rivals, line.Surplus = len(s.Rivals), len(s.surplus())
+			surplus[r.Sample.Stream] += line.Surplus
 			if runs[r.Sample.Index] == nil {
 				runs[r.Sample.Index] = map[string]bool{}
 			}
@@ -189,7 +194,7 @@ func (a *accounting) takeReps(reps []Rep) {
 	}
 	for s, b := range a.blocks {
 		a.DrawnApart = a.DrawnApart || b != a.Block
-		a.Arms[s] = Arm{}
+		a.Arms[s] = Arm{Surplus: surplus[s]}
 	}
 }
 

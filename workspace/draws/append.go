@@ -1,6 +1,7 @@
 package draws
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -41,11 +42,14 @@ func (e *RivalError) Error() string {
 // ErrNoIntent refuses a draw or an abandonment that closes no open intent.
 var ErrNoIntent = errors.New("its run has no open intent for it")
 
+// ErrNoCapture refuses a surplus of an identity without a capture.
+var ErrNoCapture = errors.New("it has no capture that counts")
+
 // Append adds lines and gives them as they are in the file, with seq. A line
 // that says nothing new (the same label's same capture, a look like the last)
 // is not added again, and what is given is the line that was there. If a line is
-// refused, none is added: *DrawnError, *OpenError, *RivalError, ErrNoIntent. It
-// waits for other processes that append.
+// refused, none is added: *DrawnError, *OpenError, *RivalError, ErrNoIntent,
+// ErrNoCapture. It waits for other processes that append.
 func (l *Lock) Append(lines ...Line) ([]Line, error) {
 	return l.update(func(*view) []Line { return lines })
 }
@@ -271,6 +275,13 @@ func (v *view) admit(l Line) (was Line, err error) {
 	case Abandoned:
 		if !mine {
 			return Line{}, ErrNoIntent
+		}
+	case Surplus:
+		if !has {
+			return Line{}, ErrNoCapture
+		}
+		if said, ok := s.spare(l); ok || l.Capture == s.Line.Capture {
+			return cmp.Or(said, s.Line), nil
 		}
 	case Draw, Adopted:
 		if has && s.Line.Capture != l.Capture {

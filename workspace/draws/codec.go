@@ -26,6 +26,7 @@ var fields = map[Kind][]string{
 	Draw:      append(slices.Clip(repFields), "capture", "attempts"),
 	Abandoned: append(slices.Clip(repFields), "why"),
 	Adopted:   append(slices.Clip(repFields), "from", "capture"),
+	Surplus:   append(slices.Clip(repFields), "from", "capture"),
 	Look: {
 		"kind", "seq", "label", "block", "n", "fingerprint", "alpha", "effect", "margin", "verdict", "conclusion", "reps",
 	},

@@ -22,6 +22,7 @@ func TestEncodingIsFixed(t *testing.T) {
 		"{" + fill("abandoned", "", "") + `9,"stream":"control","why":"laptop <slept> & died"}`,
 		"{" + fill("adopted", capture, `"from":"remote",`) + `10,"stream":"control"}`,
 		`{"alpha":0.05,"block":"b","conclusion":"undetermined","effect":0.5,"fingerprint":"f","kind":"look","label":"//p:a","margin":0.2,"n":6,"reps":"","seq":11,"verdict":"v"}`,
+		"{" + fill("surplus", `"capture":"`+cap2.String()+`",`, `"from":"run",`) + `12,"stream":"control"}`,
 	}
 	for i, l := range oneOfEach() {
 		if got := text(t, l); got != want[i]+"\n" {

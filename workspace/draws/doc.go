@@ -13,6 +13,10 @@
 //   - draw: the rep was had; capture is the digest of what was kept of it.
 //   - abandoned: the rep was asked for and not had. It may have cost money.
 //   - adopted: a capture that a store or a remote had already; needs no intent.
+//   - surplus: another capture of an identity that has one: two runs that didn't
+//     know of each other drew it. From says whose it is: the run's own, which
+//     found that the remote had got one meanwhile and adopted that, or the
+//     remote's, which had got one when this run sent its own.
 //   - look: a scoring of a block that differs from the label's last one of it.
 //   - run: one process that draws, a random number with a lock file; see Run.
 //

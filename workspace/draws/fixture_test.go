@@ -84,8 +84,9 @@ func oneOfEach() []Line {
 	i.Seq = 7
 	d, a := i.Drawn(cap1, 2), i.Abandoned("laptop <slept> & died")
 	f, l := NewAdopted(labelA, i.ID, runA, "remote", cap1), NewLook(labelA, "b", seen)
-	d.Seq, a.Seq, f.Seq, l.Seq = 8, 9, 10, 11
-	return []Line{i, d, a, f, l}
+	p := NewSurplus(labelA, i.ID, runA, "run", cap2)
+	d.Seq, a.Seq, f.Seq, l.Seq, p.Seq = 8, 9, 10, 11, 12
+	return []Line{i, d, a, f, l, p}
 }
 
 // A source gives values from fuzz bytes, zeros when they are used up.
@@ -110,13 +111,15 @@ func (s *source) line() Line {
 	label := graph.Label{Pkg: "p", Name: string('a' + rune(s.n(3)))}
 	l := NewIntent(label, id, runID(s.n(4)))
 	digest := cas.SHA256.Sum([]byte{byte(s.n(4))})
-	switch s.n(5) {
+	switch s.n(6) {
 	case 1:
 		l = l.Drawn(digest, 1+s.n(3))
 	case 2:
 		l = l.Abandoned(s.str()[1:])
 	case 3:
 		l = NewAdopted(label, id, l.Run, s.str(), digest)
+	case 5:
+		l = NewSurplus(label, id, l.Run, s.str(), digest)
 	case 4:
 		l = NewLook(label, id.Sample.Block, Looked{
 			N: s.n(9), Fingerprint: s.str(), Alpha: float64(s.n(1000)) / 1000,

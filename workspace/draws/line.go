@@ -27,6 +27,7 @@ const (
 	Draw      Kind = "draw"
 	Abandoned Kind = "abandoned"
 	Adopted   Kind = "adopted"
+	Surplus   Kind = "surplus"
 	Look      Kind = "look"
 )
 
@@ -58,10 +59,10 @@ type Line struct {
 	ID
 
 	Run      string     // all but look: whose intent
-	Capture  cas.Digest // draw, adopted
+	Capture  cas.Digest // draw, adopted, surplus
 	Attempts int        // draw: how often the rep was begun, from 1
 	Why      string     // abandoned
-	From     string     // adopted: the store or remote
+	From     string     // adopted: the store or remote; surplus: the run or remote
 
 	Looked // look
 }
@@ -96,6 +97,11 @@ func NewLook(l graph.Label, block string, seen Looked) Line {
 // Drawn gives the line that closes the intent with a capture.
 func (l Line) Drawn(capture cas.Digest, attempts int) Line {
 	return Line{Kind: Draw, Label: l.Label, ID: l.ID, Run: l.Run, Capture: capture, Attempts: attempts}
+}
+
+// NewSurplus gives the line for a capture that is not the one that counts.
+func NewSurplus(l graph.Label, id ID, run, from string, capture cas.Digest) Line {
+	return Line{Kind: Surplus, Label: l, ID: id, Run: run, From: from, Capture: capture}
 }
 
 // Abandoned gives the line that closes the intent without one.

@@ -92,7 +92,7 @@ func (l *Lock) State(id ID) State {
 		return State{}
 	}
 	c := *s
-	c.Open, c.Rivals, c.held = slices.Clone(s.Open), slices.Clone(s.Rivals), nil
+	c.Open, c.Rivals, c.Surplus, c.held, c.spares = slices.Clone(s.Open), slices.Clone(s.Rivals), s.surplus(), nil, nil
 	return c
 }
 
@@ -114,8 +114,8 @@ func (l *Lock) Looks(label graph.Label, block string) []Line {
 
 // Counts are a label's lines by kind, and the attempts of its draws.
 type Counts struct {
-	Intents, Draws, Abandoned, Adopted, Looks int
-	Attempts                                  int
+	Intents, Draws, Abandoned, Adopted, Surplus, Looks int
+	Attempts                                           int
 }
 
 // Counts counts all that a label ever had.
@@ -134,6 +134,8 @@ func (l *Lock) Counts(label graph.Label) (c Counts) {
 			c.Abandoned++
 		case Adopted:
 			c.Adopted++
+		case Surplus:
+			c.Surplus++
 		case Look:
 			c.Looks++
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/evalbuild/eval/cas"
 	"github.com/evalbuild/eval/workspace/graph"
 )
 
@@ -203,10 +204,12 @@ type State struct {
 	Line      Line   // the draw or adoption that counts; zero if there is none
 	Open      []Line // intents that nothing has closed, one a run
 	Rivals    []Line // draws and adoptions with another capture: two branches drew
+	Surplus   []Line // further captures, each once: two runs drew
 	Attempts  int    // of all draws
 	Abandoned int    // times
 
-	held []Line // all draws and adoptions
+	held   []Line // all draws and adoptions
+	spares []Line // all surplus
 }
 
 // opened gives the position of the run's open intent, or -1.
@@ -220,12 +223,14 @@ func (s *State) add(l Line) {
 	switch {
 	case l.Kind == Intent && i < 0:
 		s.Open = append(s.Open, l)
-	case l.Kind != Intent && i >= 0:
+	case l.Kind != Intent && l.Kind != Surplus && i >= 0:
 		s.Open = slices.Delete(s.Open, i, i+1)
 	}
 	switch {
 	case l.Kind == Abandoned:
 		s.Abandoned++
+	case l.Kind == Surplus:
+		s.spares = append(s.spares, l)
 	case l.captured():
 		s.Attempts += l.Attempts
 		s.held = append(s.held, l)
@@ -245,6 +250,33 @@ func (s *State) add(l Line) {
 	case s.Abandoned > 0:
 		s.Status = StatusAbandoned
 	}
+}
+
+// surplus gives a line for each capture that is known, counts not and is no
+// rival either: after a merge, the surplus of one branch may be the draw of the
+// other.
+func (s *State) surplus() (out []Line) {
+	seen := map[cas.Digest]bool{s.Line.Capture: true}
+	for _, r := range s.Rivals {
+		seen[r.Capture] = true
+	}
+	for _, l := range s.spares {
+		if !seen[l.Capture] {
+			seen[l.Capture] = true
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// spare gives the line that says that the label has this surplus already.
+func (s *State) spare(l Line) (Line, bool) {
+	for _, h := range s.spares {
+		if h.Capture == l.Capture && h.Label == l.Label {
+			return h, true
+		}
+	}
+	return Line{}, false
 }
 
 // said gives the line that says that the label has this capture already.
