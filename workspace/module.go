@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"regexp"
@@ -21,10 +22,10 @@ const ModuleFile = "MODULE.star"
 
 // A Module is what MODULE.star declares.
 type Module struct {
-	Name            string   // "" if module() is not called
-	Eval            string   // the versions of eval it works with, ">=0.1"; "" is any
-	Digest          cas.Func // cas.BLAKE3 unless declared
-	TrustedBuilders []string
+	Name            string       // "" if module() is not called
+	Eval            string       // the versions of eval it works with, ">=0.1"; "" is any
+	Digest          cas.Func     // cas.BLAKE3 unless declared
+	TrustedBuilders []string     // public keys, "ed25519:BASE64"; none: a result may be anybody's
 	Dependencies    []Dependency // as declared
 }
 
@@ -152,7 +153,20 @@ func (m *moduleFile) declareModule(t *sl.Thread, b *sl.Builtin, args sl.Tuple, k
 	if m.module.TrustedBuilders, err = c.texts("trusted_builders"); err != nil {
 		return nil, err
 	}
+	for i, text := range m.module.TrustedBuilders {
+		if !isPublicKey(text) {
+			return nil, c.errorf("trusted_builders", "trusted_builders[%d] = %q: want a public key, ed25519:BASE64, as `ev doctor --remote_sign=FILE` prints it", i, text)
+		}
+	}
 	return sl.None, nil
+}
+
+// isPublicKey says whether the text has the form of a key; that it is a point of
+// the curve is only known when it is used.
+func isPublicKey(text string) bool {
+	encoded, ok := strings.CutPrefix(text, "ed25519:")
+	b, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	return ok && err == nil && len(b) == 32
 }
 
 func (m *moduleFile) checkVersion(c *call) error {

@@ -125,7 +125,7 @@ module(
     name = "support_evals",
     eval = ">=0.1, <0.3",
     digest = "sha256",
-    trusted_builders = ["https://ci.example/build"],
+    trusted_builders = ["ed25519:LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE="],
 )
 dependency(name = "third.party-2", path = "third_party/x")
 -- w/third_party/x/MODULE.star --
@@ -134,7 +134,7 @@ dependency(name = "third.party-2", path = "third_party/x")
 	w := open(t, filepath.Join(dir, "w"), Options{Version: "0.2.1"})
 	want := Module{
 		Name: "support_evals", Eval: ">=0.1, <0.3", Digest: cas.SHA256,
-		TrustedBuilders: []string{"https://ci.example/build"},
+		TrustedBuilders: []string{"ed25519:LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE="},
 		Dependencies:    []Dependency{{"shared", "../shared"}, {"third.party-2", "third_party/x"}},
 	}
 	if d := cmp.Diff(want, w.Module()); d != "" {
@@ -196,6 +196,7 @@ func TestModuleErrors(t *testing.T) {
 		{`module(name = 'x', eval = '>=1.2.3.4')`, `1:20: module: eval = ">=1.2.3.4": version "1.2.3.4" has more than three numbers`},
 		{`module(name = 'x', trusted_builders = 'y')`, `1:20: module: trusted_builders: got string, want list of strings`},
 		{`module(name = 'x', trusted_builders = ['y', 2])`, `1:20: module: trusted_builders[1]: got int, want string`},
+		{`module(name = 'x', trusted_builders = ['ed25519:AAAA'])`, "1:20: module: trusted_builders[0] = \"ed25519:AAAA\": want a public key, ed25519:BASE64, as `ev doctor --remote_sign=FILE` prints it"},
 		{`module(name = 'x', trusted_builders = [''])`, `1:20: module: trusted_builders[0] is empty`},
 		{`module(name = 'x', trusted_builders = ['y', 'y'])`, `1:20: module: trusted_builders: "y" is given twice`},
 		{`dependency(name = 'd')`, `1:1: dependency: the argument path is missing`},
@@ -292,7 +293,7 @@ func TestSatisfies(t *testing.T) {
 
 func FuzzModule(f *testing.F) {
 	for _, s := range []string{
-		`module(name = "x", eval = ">=0.1", digest = "blake3", trusted_builders = ["a"])`,
+		`module(name = "x", eval = ">=0.1", digest = "blake3", trusted_builders = ["ed25519:LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE="])`,
 		`dependency(name = "s", path = "../s")`,
 		"[module(**k) for k in [{}]]", "load('a', 'b')", "x = module\nx(name='a')", "print(module, dependency)",
 		"sorted([1], key = module)", "\xff\x00",
