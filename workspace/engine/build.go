@@ -20,6 +20,7 @@ type state uint8
 const (
 	waiting state = iota
 	checking
+	asking
 	running
 	done
 	failed
@@ -27,14 +28,15 @@ const (
 	stale
 )
 
-var stateNames = [...]string{"waiting", "checking", "running", "done", "failed", "skipped", "stale"}
+var stateNames = [...]string{"waiting", "checking", "asking", "running", "done", "failed", "skipped", "stale"}
 
 func (s state) String() string { return stateNames[s] }
 
 // legal lists the transitions there are; any other is a fault of ours.
 var legal = map[state][]state{
 	waiting:  {checking, skipped, stale},
-	checking: {running, done, failed, stale, skipped},
+	checking: {asking, running, done, failed, stale, skipped},
+	asking:   {running, done, failed, stale, skipped},
 	running:  {done, failed, waiting, skipped},
 	done:     {waiting}, // its result turned out to be damaged
 }
@@ -64,11 +66,15 @@ type build struct {
 	unseen   bool     // its looks could not be kept: it shows no scorecard
 	resolved sync.Map // toolsKey -> *resolution
 
+	asks    []*node  // to be asked for
+	slow    sync.Map // digests of functions that a remote had a result of, when it took long here
+	fetched memo[graph.Key, struct{}]
+
 	wanted []*node // draws that nobody has; see dispatchDraws
 	// unscorable are targets with a rep that can't be had: no other is drawn for
 	// them.
 	unscorable map[graph.Label]bool
-	checks     int // being worked on
+	checks     int // being worked on, or asked for
 	spending   spending
 	locks      memo[graph.Label, *draws.Lock]
 	blocks     memo[*graph.Block, string]
@@ -86,6 +92,9 @@ func (b *build) transition(n *node, to state) {
 	n.state = to
 	switch to {
 	case done:
+		if n.alone { // not before: until then whoever needs its blobs is to miss them
+			n.away.Store(nil)
+		}
 		for _, u := range n.users {
 			if u.open--; u.open == 0 && u.state == waiting {
 				b.ready = append(b.ready, u)
@@ -154,6 +163,8 @@ func (b *build) reopen(n *node) {
 type outcome struct {
 	node    *node
 	hit     bool // a result was there
+	ask     bool // none is here: the remote is to be asked
+	settled bool // a hit, but of a withdrawn rep that may have been drawn elsewhere
 	outputs []output
 	err     error
 	infra   bool
@@ -164,59 +175,83 @@ type outcome struct {
 	worker  int
 }
 
-// A job is one action to run, or several to check: a check takes some 30 µs,
-// of which handing a single one over was a third.
+// A phase is what a worker does with an action.
+type phase uint8
+
+const (
+	toCheck phase = iota
+	toAsk
+	toRun
+)
+
+// A job is one action to run or to ask for, or several to check: a check takes
+// some 30 µs, of which handing a single one over was a third.
 type job struct {
 	nodes []*node
-	run   bool
+	phase phase
 }
 
 const maxChecks = 64
 
 // run drives the machine until nothing is left to do.
 func (b *build) run(ctx context.Context) error {
-	jobs := make(chan job)
 	outcomes := make(chan []outcome)
-	for w := range b.o.Jobs {
-		go func() {
-			for j := range jobs {
-				outs := make([]outcome, len(j.nodes))
-				for i, n := range j.nodes {
-					start := b.o.Now()
-					outs[i] = b.work(ctx, n, j.run)
-					outs[i].node, outs[i].start, outs[i].wall, outs[i].worker = n, start, b.o.Now().Sub(start), w
+	workers := func(count int) chan job {
+		jobs := make(chan job)
+		for w := range count {
+			go func() {
+				for j := range jobs {
+					outs := make([]outcome, len(j.nodes))
+					for i, n := range j.nodes {
+						start := b.o.Now()
+						outs[i] = b.work(ctx, n, j.phase)
+						outs[i].node, outs[i].start, outs[i].wall, outs[i].worker = n, start, b.o.Now().Sub(start), w
+					}
+					outcomes <- outs
 				}
-				outcomes <- outs
-			}
-		}()
+			}()
+		}
+		return jobs
 	}
+	jobs := workers(b.o.Jobs)
 	defer close(jobs)
+	var asks chan job // who asks waits for a network, not for a core
+	if b.o.Remote != nil {
+		asks = workers(maxAsks)
+		defer close(asks)
+	}
 	var misses []*node // run before new checks: finish what was begun
 	cancelled := ctx.Done()
 	for {
-		var next job
-		var send chan job
+		var next, question job
+		var send, ask chan job
+		if len(b.asks) > 0 && !b.stopping {
+			question, ask = job{b.asks[:1:1], toAsk}, asks
+		}
 		switch {
 		case b.stopping:
 		case len(misses) > 0:
-			next, send = job{misses[:1], true}, jobs
+			next, send = job{misses[:1], toRun}, jobs
 		case len(b.ready) == 0 && b.checks == 0 && len(b.wanted) > 0:
 			if misses = b.dispatchDraws(); len(misses) > 0 || len(b.ready) > 0 {
 				continue
 			}
 		case len(b.ready) > 0:
 			n := min(maxChecks, 1+len(b.ready)/(2*b.o.Jobs))
-			next, send = job{b.ready[:n:n], false}, jobs
+			next, send = job{b.ready[:n:n], toCheck}, jobs
 		}
-		if send == nil && b.active == 0 {
+		if send == nil && ask == nil && b.active == 0 {
 			break
 		}
 		select {
 		case <-cancelled:
 			b.stopping, cancelled = true, nil
+		case ask <- question:
+			b.active++
+			b.asks = b.asks[1:]
 		case send <- next:
 			b.active++
-			if next.run {
+			if next.phase == toRun {
 				misses = misses[1:]
 			} else {
 				b.ready = b.ready[len(next.nodes):]
@@ -231,7 +266,7 @@ func (b *build) run(ctx context.Context) error {
 				if out.fault != nil {
 					panic(out.fault)
 				}
-				if out.node.state == checking {
+				if s := out.node.state; s == asking || s == checking && !out.ask {
 					b.checks--
 				}
 				if n := b.settle(ctx, out); n != nil {
@@ -242,7 +277,7 @@ func (b *build) run(ctx context.Context) error {
 	}
 	for _, n := range b.nodes { // what the stop left over
 		switch n.state {
-		case waiting, checking, running:
+		case waiting, checking, asking, running:
 			b.transition(n, skipped)
 			b.end(n, outcome{})
 		}
@@ -265,14 +300,17 @@ func (b *build) settle(ctx context.Context, out outcome) *node {
 		b.end(n, out)
 	case len(out.damaged) > 0:
 		b.retry(n, out)
+	case out.ask:
+		b.transition(n, asking)
+		b.asks = append(b.asks, n)
 	case out.err != nil:
-		if n.action.Sample != nil && n.state == checking {
+		if n.action.Sample != nil && n.state != running {
 			b.unscorable[n.action.Owner] = true
 		}
 		b.fail(n, out)
-	case n.state == checking && !out.hit:
+	case n.state != running && !out.hit:
 		return b.miss(n, out)
-	case n.state == checking && n.draw == nil && b.byKey[n.key] != nil && b.again == nil:
+	case n.state != running && n.draw == nil && b.byKey[n.key] != nil && b.again == nil:
 		// Its twin has just made it, and will say so. Both end at once: the draws
 		// that need them are to be known together, before one is made.
 		return b.start(n)
@@ -295,6 +333,10 @@ func (b *build) retry(n *node, out outcome) {
 	makers := make([]*node, len(out.damaged))
 	for i, f := range out.damaged {
 		makers[i] = b.byAction[f.Action]
+		// One that isn't done was reopened already, and a worker may have it.
+		if makers[i].state == done && makers[i].away.Load() != nil {
+			makers[i].alone = true
+		}
 	}
 	if b.remake(makers) {
 		b.fail(n, out)

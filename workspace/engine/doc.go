@@ -3,9 +3,12 @@
 //
 //	           all inputs known            result found
 //	waiting ──────────────────▶ checking ───────────────▶ done
-//	   ▲                           │ miss                   ▲
-//	   │ an input was damaged      ▼                        │
-//	   └──────────────────────  running ────────────────────┘
+//	   ▲                         │     │ miss, and a        ▲ ▲
+//	   │                         │     ▼ remote may have it │ │
+//	   │                    miss │   asking ────────────────┘ │
+//	   │ an input was            ▼     ▼ miss                 │
+//	   └──────────────────────── running ─────────────────────┘
+//	     damaged
 //	                               │ error
 //	 an input failed               ▼
 //	waiting ──────▶ skipped      failed        (plan: miss ──▶ stale)
@@ -27,6 +30,10 @@
 // runs; then each thing it pins is bound from here if it is the same here, else
 // from the store, and if it is nowhere that is a *DriftError. After the process
 // all that it was given is looked at again.
+//
+// A remote cache is asked for what the store doesn't have: see Remote. What it
+// has of a pure action may stay there until something here needs the bytes; if
+// they are gone then, the action runs after all.
 //
 // It does not know what targets mean, prints nothing, and never exits.
 package engine

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type drawState struct {
 // findDraw looks a draw up. A nil outcome error with hit false means: it was
 // never drawn. adopt says that a capture that only the store has is to be noted
 // in the lock.
-func (b *build) findDraw(n *node, adopt bool) outcome {
+func (b *build) findDraw(ctx context.Context, n *node, adopt bool) outcome {
 	d, err := b.identify(n)
 	if err != nil {
 		return outcome{err: err}
@@ -49,11 +50,13 @@ func (b *build) findDraw(n *node, adopt bool) outcome {
 	var found *foundDraw
 	for {
 		d.id = draws.ID{Key: key, Sample: d.id.Sample}
-		next, err := b.lookupDraw(n, adopt)
+		next, err := b.lookupDraw(ctx, n, adopt)
 		switch {
 		case isMiss(err) && n.action.Terms.Withdrawn && found != nil:
 			d.id, d.stopped = d.stopped[len(d.stopped)-1], d.stopped[:len(d.stopped)-1]
-			return found.hit(n)
+			out := found.hit(n)
+			out.settled = true
+			return out
 		case isMiss(err) && n.action.Terms.Withdrawn:
 			return b.nothingDrawn(n)
 		case isMiss(err):
@@ -198,7 +201,7 @@ func (f *foundDraw) hit(n *node) outcome {
 
 // lookupDraw looks one identity up in the lock and in the store: a *cas.MissError
 // says that neither has it.
-func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
+func (b *build) lookupDraw(ctx context.Context, n *node, adopt bool) (*foundDraw, error) {
 	d := n.draw
 	state := d.lock.State(d.id)
 	locked := state.Line.Kind != ""
@@ -208,7 +211,13 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 		}
 		return &LostError{Owner: n.action.Owner, ID: d.id, Capture: state.Line.Capture, Err: err}
 	}
-	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(d.id.Key))
+	r, surplus, err := b.o.Store.LookupCapture(cas.Digest(d.id.Key), state.Line.Capture)
+	from := fromStore
+	other := err == nil && locked && !b.isCapture(r, state.Line.Capture)
+	if n.asking && (other || err != nil && goneFromStore(err) && !deleted(err)) {
+		r, from, err = b.fetchDraw(ctx, n, state.Line.Capture, err)
+		n.remote = from == fromRemote
+	}
 	switch {
 	case err != nil && locked && goneFromStore(err):
 		return nil, lost(err)
@@ -225,7 +234,7 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 		return nil, err
 	}
 	if locked && digest != state.Line.Capture {
-		return nil, lost(fmt.Errorf("the store has another one, %s", short(digest)))
+		return nil, lost(&otherError{digest})
 	}
 	outputs, err := b.outputsOf(n, r)
 	if err != nil {
@@ -236,11 +245,26 @@ func (b *build) lookupDraw(n *node, adopt bool) (*foundDraw, error) {
 		return nil, err
 	}
 	if adopt && !d.lock.Has(n.action.Owner, d.id) { // also of what another label drew
-		if err := b.adopt(n, digest); err != nil {
+		if err := b.adopt(n, digest, from); err != nil {
 			return nil, err
 		}
 	}
+	if from == fromStore && !surplus {
+		b.sendCapture(n, r)
+	}
 	return f, nil
+}
+
+// isCapture says whether r is the capture of this digest.
+func (b *build) isCapture(r cas.Result, capture cas.Digest) bool {
+	d, err := CaptureDigest(b.o.Store.Func(), r)
+	return err == nil && d == capture
+}
+
+// deleted says that a person deleted the capture: it isn't fetched back.
+func deleted(err error) bool {
+	var tombstone *cas.TombstoneError
+	return errors.As(err, &tombstone)
 }
 
 // goneFromStore says that the store was read, and hasn't the capture whole.
@@ -248,7 +272,8 @@ func goneFromStore(err error) bool {
 	var miss *cas.MissError
 	var incomplete *cas.IncompleteError
 	var tombstone *cas.TombstoneError
-	return errors.As(err, &miss) || errors.As(err, &incomplete) || errors.As(err, &tombstone)
+	var other *otherError
+	return errors.As(err, &miss) || errors.As(err, &incomplete) || errors.As(err, &tombstone) || errors.As(err, &other)
 }
 
 // CaptureDigest identifies what was kept of a draw.
@@ -269,7 +294,12 @@ func (b *build) readFacts(n *node, f *foundDraw) error {
 		data := f.outputs[i].contents
 		if !f.outputs[i].inlined {
 			var err error
-			if data, err = b.o.Store.Read(f.outputs[i].digest); err != nil {
+			data, err = b.o.Store.Read(f.outputs[i].digest)
+			var blob *cas.BlobError
+			if b.plan && errors.As(err, &blob) { // on the remote, and large: what can't be known yet
+				continue
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -304,7 +334,7 @@ func (b *build) nothingDrawn(n *node) outcome {
 	if b.again != nil {
 		b.again.put(b.o.Store.Func(), nil)
 	}
-	out := outcome{hit: true, outputs: make([]output, len(n.action.Outputs))}
+	out := outcome{hit: true, settled: true, outputs: make([]output, len(n.action.Outputs))}
 	for i := range out.outputs {
 		out.outputs[i] = output{digest: empty, inlined: true}
 	}
@@ -376,11 +406,21 @@ func (e *LostError) Unwrap() error { return e.Err }
 // Hints are what can be done; a new draw behind the user's back is not.
 func (e *LostError) Hints() []string {
 	epoch := e.ID.Sample.Epoch
+	where := "1. fetch it from where it is: --remote_cache=URL, --store=DIR, or `ev publish --import=FILE` of a published set"
+	var other *otherError
+	if errors.As(e.Err, &other) { // two branches drew it, say
+		where = "1. a store keeps the capture that it has: take another store, or an empty one, with --store=DIR, and fetch it there, with --remote_cache=URL or `ev publish --import=FILE` of a published set"
+	}
 	return []string{
-		"1. fetch it from the store that has it: --store=DIR, or `ev publish --import=FILE` of a published set",
+		where,
 		fmt.Sprintf("2. epoch = %d, epochs = {%d: \"blob lost\"} draws all reps again, withdraw = {\"%s-%d\": [\"blob lost\"]} that one; both say so", epoch+1, epoch, e.ID.Sample.Stream, e.ID.Sample.Index),
 	}
 }
+
+// An otherError says that the store has another capture than the lock.
+type otherError struct{ has cas.Digest }
+
+func (e *otherError) Error() string { return "the store has another one, " + short(e.has) }
 
 // A hintedError is the user's, with what to do.
 type hintedError struct {

@@ -53,6 +53,9 @@ func TestLost(t *testing.T) {
 	if err := b.problems()["treatment-2"]; !errors.As(err, &lost) || !strings.Contains(err.Error(), "the store has another one") {
 		t.Errorf("%v", b.problems())
 	}
+	if h := lost.Hints()[0]; !strings.Contains(h, "an empty one, with --store=DIR") {
+		t.Errorf("hint %q", h)
+	}
 	// It goes on in another epoch, without the one that is lost.
 	f.lose("treatment-2")
 	f.edit("p/BUILD.star", "reps = 2", `reps = 2, epoch = 2, epochs = {1: "blob lost"}`)

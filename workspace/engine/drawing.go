@@ -49,16 +49,19 @@ func (b *build) draw(ctx context.Context, n *node) (out outcome) {
 	defer unlock()
 	// Only the store may have it: a process was killed before it wrote its line,
 	// or another workspace with the same rep shares the store.
-	found, err := b.lookupDraw(n, true)
+	found, err := b.lookupDraw(ctx, n, true)
 	if err == nil {
 		return found.hit(n)
 	} else if !isMiss(err) {
 		return drawError(err)
 	}
+	if lost, err := b.bring(ctx, n); err != nil { // before it is begun: nothing is abandoned
+		return outcome{err: err, infra: true, damaged: lost}
+	}
 	line, err := b.intend(n)
 	var drawn *draws.DrawnError
 	if errors.As(err, &drawn) { // by another process, since the check
-		if found, err = b.lookupDraw(n, false); err != nil {
+		if found, err = b.lookupDraw(ctx, n, false); err != nil {
 			return drawError(err)
 		}
 		return found.hit(n)
@@ -106,15 +109,15 @@ func (b *build) recoverLock(lock *draws.Lock, run *Run) error {
 	return err
 }
 
-// adopt notes a capture that only the store has in the lock.
-func (b *build) adopt(n *node, capture cas.Digest) error {
+// adopt notes a capture that only the store or the remote has in the lock.
+func (b *build) adopt(n *node, capture cas.Digest, from string) error {
 	d := n.draw
 	run, err := b.o.Run()
 	if err == nil {
 		err = b.recoverLock(d.lock, run)
 	}
 	if err == nil {
-		_, err = d.lock.Append(draws.NewAdopted(n.action.Owner, d.id, run.ID, "store", capture))
+		_, err = d.lock.Append(draws.NewAdopted(n.action.Owner, d.id, run.ID, from, capture))
 	}
 	var open *draws.OpenError
 	if errors.As(err, &open) { // whoever draws it will write its own line
@@ -155,7 +158,7 @@ func (b *build) attempts(ctx context.Context, n *node, line draws.Line) outcome 
 		case cause == "" && err != nil:
 			return abandon(b.runError(n, err), err.Error())
 		case cause == "":
-			return b.record(n, line, res, attempt)
+			return b.record(ctx, n, line, res, attempt)
 		case out.err != nil: // no use in trying again
 			return abandon(out, cause)
 		case attempt == maxAttempts:
@@ -211,14 +214,19 @@ func infrastructure(res *sandbox.Result, err error, stalled string) (out outcome
 
 // record keeps what a rep came to, and says so in the lock: from there on it is
 // evidence.
-func (b *build) record(n *node, line draws.Line, res processed, attempts int) outcome {
+func (b *build) record(ctx context.Context, n *node, line draws.Line, res processed, attempts int) outcome {
 	key := cas.Digest(line.Key)
 	r, err := b.takeResult(cas.Capture, n.action, res, attempts)
 	var digest cas.Digest
 	if err == nil {
 		digest, err = CaptureDigest(b.o.Store.Func(), r)
 	}
+	var outage error // of a remote that is required: told when the rep is safe
 	if err == nil {
+		var other bool
+		if other, outage = b.forestalled(ctx, n, digest); other {
+			return b.yield(ctx, n, line, digest, r)
+		}
 		err = b.o.Store.PutResult(cas.Capture, key, r)
 	}
 	if err != nil { // a full disk, say: it was paid for, and is lost
@@ -231,6 +239,11 @@ func (b *build) record(n *node, line draws.Line, res processed, attempts int) ou
 		// The store has it, and the next build finds it there.
 		return outcome{err: err, infra: true}
 	}
+	if outage != nil {
+		return outcome{err: outage, infra: true}
+	}
+	b.sendCapture(n, r)
+	b.sendTools(n)
 	outputs, err := b.outputsOf(n, r)
 	if err != nil {
 		return outcome{err: err, infra: true}

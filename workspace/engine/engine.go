@@ -56,6 +56,10 @@ type Options struct {
 	Watch func() (stop func(thrashed bool) string)
 	Sleep func(context.Context, time.Duration) error // nil: real time
 
+	Remote   Remote // nil: none
+	Upload   Upload
+	Download Download
+
 	// CheckDeterminism runs every pure action of the requested targets twice,
 	// whatever is stored, and compares.
 	CheckDeterminism bool
@@ -92,11 +96,13 @@ type Status string
 
 // The statuses of actions.
 const (
-	Ran     Status = "ran"
-	Disk    Status = "disk"
-	Failed  Status = "failed"
-	Skipped Status = "skipped" // an input failed, or the build stopped before
-	Stale   Status = "stale"   // plan only: it would run
+	Ran  Status = "ran"
+	Disk Status = "disk"
+	// Remotely: another machine ran it, and a remote cache had it.
+	Remotely Status = "remote"
+	Failed   Status = "failed"
+	Skipped  Status = "skipped" // an input failed, or the build stopped before
+	Stale    Status = "stale"   // plan only: it would run
 )
 
 // An Event tells of one action that came to an end.
@@ -126,7 +132,7 @@ type Problem struct {
 // TargetResult is what became of one requested target.
 type TargetResult struct {
 	Target *starlark.Target
-	Status Status // Ran: something of it ran; Disk: nothing had to; Failed; Skipped; Stale
+	Status Status // Ran: something of it ran; Remotely: on another machine; Disk: nothing had to; Failed; Skipped; Stale
 	// Scorecard is the target's scorecard and Digest its digest; nil and zero
 	// if it has none or it was not made.
 	Scorecard []byte
@@ -153,6 +159,7 @@ type Report struct {
 	Actions  int           // needed by the targets
 	Ran      int
 	Disk     int
+	Remote   int
 	Failed   int
 	Skipped  int
 	// Unverifiable counts, for Verify, seals whose records are of versions that
@@ -240,6 +247,8 @@ func (b *build) report() *Report {
 			r.Ran++
 		case Disk:
 			r.Disk++
+		case Remotely:
+			r.Remote++
 		case Failed:
 			r.Failed++
 		case Skipped:
@@ -266,7 +275,7 @@ func (b *build) staleAction(n *node) StaleAction {
 
 func (b *build) targetResult(t *starlark.Target) TargetResult {
 	res := TargetResult{Target: t, Status: Disk}
-	rank := map[Status]int{Disk: 0, Ran: 1, Stale: 2, Skipped: 3, Failed: 4}
+	rank := map[Status]int{Disk: 0, Remotely: 1, Ran: 2, Stale: 3, Skipped: 4, Failed: 5}
 	for _, n := range b.needs[t] {
 		if s := n.status(); rank[s] > rank[res.Status] {
 			res.Status = s

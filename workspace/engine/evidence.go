@@ -110,22 +110,23 @@ func (b *build) readShown(x starlark.Export, d cas.Digest) ([]byte, error) {
 // processOf reads the results of a node that was recomputed.
 func (b *build) processOf(n *node) (Process, error) {
 	p := Process{Slot: n.action.Slot(), Terms: n.action.Terms}
-	class, keys := cas.Pure, []graph.Key{n.key}
-	if n.draw != nil {
-		class, keys = cas.Capture, nil
-		p.Draws = append(append(p.Draws, n.draw.stopped...), n.draw.id)
-		for _, id := range p.Draws {
-			if n.draw.had {
-				keys = append(keys, id.Key)
-			}
+	if n.draw == nil {
+		r, err := b.o.Store.Lookup(cas.Pure, cas.Digest(n.key))
+		if err == nil {
+			p.Results = []KeyedResult{{n.key, r}}
 		}
+		return p, err
 	}
-	for _, k := range keys {
-		r, err := b.o.Store.Lookup(class, cas.Digest(k))
+	p.Draws = append(append(p.Draws, n.draw.stopped...), n.draw.id)
+	for _, id := range p.Draws {
+		if !n.draw.had {
+			continue
+		}
+		r, _, err := b.o.Store.LookupCapture(cas.Digest(id.Key), n.draw.lock.State(id).Line.Capture)
 		if err != nil {
 			return p, err
 		}
-		p.Results = append(p.Results, KeyedResult{k, r})
+		p.Results = append(p.Results, KeyedResult{id.Key, r})
 	}
 	return p, nil
 }

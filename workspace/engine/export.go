@@ -156,6 +156,10 @@ func (b *build) copies(t *starlark.Target) ([]copyJob, error) {
 	var batch []copyJob
 	for _, e := range shown(t) {
 		dst := func(p string) string { return filepath.Join(b.Folder(t.Label), filepath.FromSlash(p)) }
+		if n := b.byAction[e.File.Action]; n != nil && n.away.Load() != nil {
+			batch = append(batch, copyJob{n, e.File, piece{path: e.Path, kind: pieceAway, digest: n.outputs[e.File.Index].digest}, dst(e.Path)})
+			continue
+		}
 		pieces, err := b.pieces(e)
 		if err != nil {
 			return nil, fmt.Errorf("write %s: %w", dst(e.Path), err)
@@ -172,6 +176,14 @@ func (b *build) copyOut(c copyJob) (bool, error) {
 	fi, err := os.Lstat(c.dst)
 	there := err == nil
 	switch {
+	case c.kind == pieceAway: // what an earlier build had there is not it
+		if !there || fi.Mode().IsRegular() && cas.Stamped(fi, c.digest) {
+			return false, nil
+		}
+		if err := b.noLinks(filepath.Dir(c.dst)); err != nil {
+			return false, err
+		}
+		return false, os.RemoveAll(c.dst)
 	case c.kind == pieceFolder:
 		if there && fi.IsDir() {
 			return false, nil

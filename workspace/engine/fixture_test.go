@@ -377,7 +377,7 @@ func (b built) counts(t testing.TB) {
 	if len(seen) != b.Actions {
 		t.Errorf("%d of %d actions ended", len(seen), b.Actions)
 	}
-	if n := b.Ran + b.Disk + b.Failed + b.Skipped + len(b.Stale); n != b.Actions {
+	if n := b.Ran + b.Disk + b.Remote + b.Failed + b.Skipped + len(b.Stale); n != b.Actions {
 		t.Errorf("the report counts %d actions, not %d: %+v", n, b.Actions, b.Report)
 	}
 }

@@ -88,6 +88,10 @@ func (b *build) fill(lists [][]graph.Mount) error {
 				out = append(out, list...)
 			}
 			tree, err := b.o.Store.FillTree(m.Tree)
+			var lost *cas.BlobError
+			if errors.As(err, &lost) && b.fetchMount(m) {
+				tree, err = b.o.Store.FillTree(m.Tree)
+			}
 			if err != nil {
 				return fmt.Errorf("find out what is in the locked folder %s: %w", m.Path, err)
 			}
@@ -127,6 +131,9 @@ func (b *build) sources(r *resolution, onlyHost bool) ([]graph.Mount, error) {
 		default:
 			out[i].Source, err = b.copyOf(m)
 			var lost *cas.BlobError
+			if errors.As(err, &lost) && b.fetchMount(m) {
+				out[i].Source, err = b.copyOf(m)
+			}
 			switch {
 			case err == nil:
 				continue
@@ -136,6 +143,9 @@ func (b *build) sources(r *resolution, onlyHost bool) ([]graph.Mount, error) {
 				drift.Lost = "the store's copy of the locked one is damaged"
 			default:
 				drift.Lost = "the store doesn't have the locked one"
+				if b.o.Remote != nil {
+					drift.Lost = "neither the store nor the remote cache has the locked one"
+				}
 			}
 		}
 		return nil, &toolError{drift}
@@ -252,7 +262,7 @@ func (e *DriftError) Error() string {
 func (e *DriftError) Hints() []string {
 	return []string{
 		fmt.Sprintf("`ev lock %s` pins what is here now: another key, and every rep is drawn again", e.Tool),
-		"or fetch the locked blobs from the store or remote that has them",
+		"or fetch the locked blobs from the store or remote cache that has them: --store=DIR, --remote_cache=URL",
 	}
 }
 

@@ -18,7 +18,8 @@ func TestTransitions(t *testing.T) {
 	names := stateNames[:]
 	want := map[string][]string{
 		"waiting":  {"checking", "skipped", "stale"},
-		"checking": {"running", "done", "failed", "stale", "skipped"},
+		"checking": {"asking", "running", "done", "failed", "stale", "skipped"},
+		"asking":   {"running", "done", "failed", "stale", "skipped"},
 		"running":  {"done", "failed", "waiting", "skipped"},
 		"done":     {"waiting"},
 	}

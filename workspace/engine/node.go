@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/evalbuild/eval/cas"
@@ -38,7 +39,16 @@ type node struct {
 	damaged int        // times that its result was found damaged
 	draw    *drawState // of a draw that was checked
 	feeds   bool       // a draw needs it
-	planned bool       // plan only: it has no result, and was computed to go on
+	whole   bool       // its bytes are needed, wherever its result is found
+
+	unshared bool // it is, or comes from, what ran without a seal
+	asking   bool // a worker is asking the remote
+	remote   bool // its result came from the remote
+	alone    bool // the remote lost its blobs: it isn't asked again
+	planned  bool // plan only: it has no result, and was computed to go on
+	// away is the key under which its blobs are on the remote only; nil: they are
+	// here. Those that need them read it while the node may be checked again.
+	away atomic.Pointer[graph.Key]
 }
 
 func (n *node) status() Status {
@@ -47,8 +57,11 @@ func (n *node) status() Status {
 		if n.planned {
 			return Stale
 		}
-		if n.ran {
+		switch {
+		case n.ran:
 			return Ran
+		case n.remote:
+			return Remotely
 		}
 		return Disk
 	case failed:
@@ -102,6 +115,7 @@ func (e *Engine) newBuild(targets []*starlark.Target, plan bool) *build {
 			}
 		}
 	}
+	b.markShared()
 	for _, n := range b.nodes {
 		if n.open == 0 {
 			b.ready = append(b.ready, n)
@@ -138,6 +152,35 @@ func (b *build) need(f *graph.File, seen map[*node]bool, add func(*node)) *node 
 	}
 	add(n)
 	return n
+}
+
+// markShared finds out what a remote may know of, and whose bytes are brought.
+func (b *build) markShared() {
+	if b.o.Remote == nil {
+		return
+	}
+	for _, n := range b.nodes { // inputs first
+		n.whole = n.whole || b.o.Download == DownloadAll
+		n.unshared = n.action.Policy != nil && n.action.Policy.Unsealed
+		for _, in := range n.action.Inputs {
+			if maker := b.byAction[in.File.Action]; maker != nil {
+				n.unshared = n.unshared || maker.unshared
+				maker.whole = maker.whole || n.action.Program(in.Name)
+			}
+		}
+	}
+	for _, t := range b.targets {
+		if f := t.Result.Scorecard; f != nil {
+			b.byAction[f.Action].whole = true
+		}
+		if b.o.Download == DownloadToplevel {
+			for _, e := range shown(t) {
+				if !e.File.Source() {
+					b.byAction[e.File.Action].whole = true
+				}
+			}
+		}
+	}
 }
 
 // needs are the files that must be there before an action's key is known: its

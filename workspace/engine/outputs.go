@@ -29,10 +29,8 @@ func (b *build) takeOutputs(class cas.Class, a *graph.Action, collected []collec
 			if file.Digest.IsZero() { // of a run whose failure is a result, too
 				file.Digest = b.o.Store.Func().Sum(nil)
 			}
-			if class == cas.Capture {
-				if err := b.promote(&file); err != nil {
-					return r, err
-				}
+			if err := b.promote(class, &file); err != nil {
+				return r, err
 			}
 			r.Files = append(r.Files, file)
 			continue
@@ -50,8 +48,9 @@ func (b *build) takeOutputs(class cas.Class, a *graph.Action, collected []collec
 	return r, nil
 }
 
-// promote makes a file that was collected one of a capture.
-func (b *build) promote(f *cas.OutputFile) error {
+// promote takes a small file that was collected into the result, and makes any
+// other one of the class.
+func (b *build) promote(class cas.Class, f *cas.OutputFile) error {
 	if f.Inlined() {
 		return nil
 	}
@@ -61,6 +60,9 @@ func (b *build) promote(f *cas.OutputFile) error {
 			return &storeError{err}
 		}
 		f.Contents = data
+		return nil
+	}
+	if class == cas.Pure {
 		return nil
 	}
 	rc, err := b.o.Store.Open(f.Digest)
@@ -121,6 +123,10 @@ func (b *build) outputsOf(n *node, r cas.Result) ([]output, error) {
 					continue
 				}
 				tree, err := b.o.Store.ReadTree(x.Tree)
+				var blob *cas.BlobError
+				if errors.As(err, &blob) && !x.Root.IsZero() { // the remote has it
+					tree, err = cas.HollowTree(x.Root, x.Tree), nil
+				}
 				if err != nil {
 					return nil, err
 				}

@@ -18,6 +18,7 @@ const (
 	pieceFile pieceKind = iota
 	pieceFolder
 	pieceLink
+	pieceAway // left on the remote
 )
 
 // A piece is one path of what is shown of an output: the file that it is, or
@@ -41,7 +42,11 @@ func (b *build) pieces(e starlark.Export) ([]piece, error) {
 		return []piece{{path: e.Path, digest: c.Digest, executable: c.Executable}}, nil
 	}
 	out := []piece{{path: e.Path, kind: pieceFolder}}
-	err = c.Tree.Visit(cas.Visitor{
+	tree, err := b.filled(c.Tree)
+	if err != nil {
+		return nil, err
+	}
+	err = tree.Visit(cas.Visitor{
 		Dir: func(p string, _ *cas.Tree) error {
 			out = append(out, piece{path: e.Path + "/" + p, kind: pieceFolder})
 			return nil

@@ -120,6 +120,10 @@ func stageError(f *graph.File, err error) error {
 // stageTree lists what a folder holds as mounts of its own: its files are in
 // the store one by one.
 func (b *build) stageTree(at string, tree *cas.Tree, place placer) ([]graph.Mount, error) {
+	tree, err := b.filled(tree)
+	if err != nil {
+		return nil, err
+	}
 	var out []graph.Mount
 	dir := func(p string, t *cas.Tree) error {
 		if d := t.Directory(); len(d.Files)+len(d.Directories)+len(d.Symlinks) > 0 {
@@ -135,7 +139,7 @@ func (b *build) stageTree(at string, tree *cas.Tree, place placer) ([]graph.Moun
 	if err := dir(at, tree); err != nil {
 		return nil, err
 	}
-	err := tree.Visit(cas.Visitor{
+	err = tree.Visit(cas.Visitor{
 		Dir: func(p string, t *cas.Tree) error { return dir(at+"/"+p, t) },
 		File: func(p string, f cas.FileNode) error {
 			m, err := place(at+"/"+p, graph.Content{Digest: f.Digest, Executable: f.Executable}, b.stored(f.Digest))

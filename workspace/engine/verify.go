@@ -106,7 +106,7 @@ func (b *build) verified() *Report {
 func (b *build) recompute(ctx context.Context, n *node) outcome {
 	switch {
 	case n.draw != nil:
-		return b.recordedDraw(n)
+		return b.recordedDraw(ctx, n)
 	case n.action.Kind == graph.History:
 		out := b.account(n)
 		out.hit = false // it was computed, now
@@ -170,8 +170,8 @@ func (b *build) recorded(n *node) outcome {
 
 // recordedDraw takes a capture for what a rep did, as recorded does. That a rep
 // was never drawn is no fault of the numbers: there are none.
-func (b *build) recordedDraw(n *node) outcome {
-	out := b.findDraw(n, false)
+func (b *build) recordedDraw(ctx context.Context, n *node) outcome {
+	out := b.findDraw(ctx, n, false)
 	if out.err != nil {
 		return b.storeFault(n, out.err)
 	}
@@ -181,7 +181,7 @@ func (b *build) recordedDraw(n *node) outcome {
 	if !n.draw.had { // withdrawn, and not there
 		return out
 	}
-	r, err := b.o.Store.Lookup(cas.Capture, cas.Digest(n.key))
+	r, _, err := b.o.Store.LookupCapture(cas.Digest(n.key), n.draw.lock.State(n.draw.id).Line.Capture)
 	if err != nil {
 		return b.storeFault(n, err)
 	}

@@ -18,21 +18,19 @@ import (
 // What workers do. They read the engine's parts and the node they were given,
 // and write only the fields of that node that nobody reads meanwhile.
 
-// work checks or runs one action; a panic is handed over, so that whoever called the engine
-// can say what it is: a fault of ours.
-func (b *build) work(ctx context.Context, n *node, run bool) (out outcome) {
+// work checks, asks for or runs one action; a panic is handed over, so that whoever
+// called the engine can say what it is: a fault of ours.
+func (b *build) work(ctx context.Context, n *node, p phase) (out outcome) {
 	defer func() {
 		if r := recover(); r != nil {
 			out = outcome{fault: fmt.Sprintf("%v\n%s", r, debug.Stack())}
 		}
 	}()
 	switch {
-	case !run:
-		out := b.check(n)
-		if b.plan && n.feeds && !out.hit && out.err == nil && n.action.Kind != graph.Run {
-			return b.foresee(ctx, n)
-		}
-		return out
+	case p == toCheck:
+		return b.foreseen(ctx, n, b.check(ctx, n))
+	case p == toAsk:
+		return b.foreseen(ctx, n, b.ask(ctx, n))
 	case b.again != nil:
 		return b.recompute(ctx, n)
 	case n.draw != nil:
@@ -82,14 +80,16 @@ func (b *build) takeInputs(n *node) error {
 }
 
 // check computes the node's key and looks its result up.
-func (b *build) check(n *node) outcome {
+func (b *build) check(ctx context.Context, n *node) outcome {
 	if err := b.takeInputs(n); err != nil {
 		return outcome{err: err}
 	}
 	if n.action.Sample != nil {
-		out := b.findDraw(n, !b.plan && b.again == nil)
+		out := b.findDraw(ctx, n, !b.plan && b.again == nil)
 		var lost *LostError
 		switch { // see recordedDraw
+		case b.worthAsking(n) && (out.err == nil && (!out.hit || out.settled) || out.err != nil && goneFromStore(out.err)):
+			return outcome{ask: true}
 		case b.again == nil:
 			return out
 		case errors.As(out.err, &lost):
@@ -113,23 +113,44 @@ func (b *build) check(n *node) outcome {
 		n.why = "it is run twice and compared"
 		return outcome{}
 	}
-	outputs, err := b.lookup(n)
+	r, outputs, err := b.lookupResult(n)
 	if err == nil {
+		b.sendPure(n, r, 0)
 		return outcome{hit: true, outputs: outputs}
 	}
 	if !isMiss(err) {
 		return outcome{err: err, infra: true}
 	}
 	n.why = b.missReason(n, err)
-	return outcome{}
+	return outcome{ask: b.worthAsking(n)}
+}
+
+// foreseen goes on with a miss, out, if a plan has to.
+func (b *build) foreseen(ctx context.Context, n *node, out outcome) outcome {
+	miss := !out.hit && !out.ask && out.err == nil
+	if b.plan && n.feeds && miss && n.action.Kind != graph.Run {
+		return b.foresee(ctx, n)
+	}
+	return out
 }
 
 // foresee computes what a plan needs to know which draws there will be: the
-// prompts, say. It stores nothing.
+// prompts, say. It stores nothing but the inputs that it brings. If one of them
+// can't be had, its maker would run again, and what n gives isn't known.
 func (b *build) foresee(ctx context.Context, n *node) outcome {
+	lost, err := b.bring(ctx, n)
+	if len(lost) > 0 {
+		return outcome{}
+	}
+	if err != nil {
+		return outcome{err: err, infra: true}
+	}
 	contents, err := b.produce(ctx, n)
 	if err != nil {
-		return b.runError(n, err)
+		if out := b.runError(n, err); len(out.damaged) == 0 {
+			return out
+		}
+		return outcome{}
 	}
 	out := outcome{hit: true, outputs: make([]output, len(contents))}
 	for i, c := range contents {
@@ -172,6 +193,11 @@ func (b *build) lookupResult(n *node) (cas.Result, []output, error) {
 		return r, nil, err
 	}
 	outputs, err := b.outputsOf(n, r)
+	if err == nil {
+		if err = b.linksStay(n, outputs); err != nil {
+			outputs = nil
+		}
+	}
 	var blob *cas.BlobError
 	if errors.As(err, &blob) { // gone since the look-up
 		err = &cas.MissError{Key: cas.Digest(n.key), Reason: "an output of its result is " + blob.Reason.String(), Err: err}
@@ -192,7 +218,15 @@ func (b *build) execute(ctx context.Context, n *node) outcome {
 	if err == nil && !b.twice(n) {
 		return outcome{hit: true, outputs: stored}
 	}
-	result, outputs, err := b.perform(ctx, n, true)
+	if lost, err := b.bring(ctx, n); err != nil {
+		return outcome{err: err, infra: true, damaged: lost}
+	}
+	running, found := b.race(ctx, n)
+	result, outputs, err := b.perform(running, n, true)
+	if outputs := found(); outputs != nil {
+		n.remote = true
+		return outcome{hit: true, outputs: outputs}
+	}
 	if err == nil && b.twice(n) {
 		err = b.compare(ctx, n, outputs, stored)
 	}
@@ -202,9 +236,18 @@ func (b *build) execute(ctx context.Context, n *node) outcome {
 	if stored != nil { // only where it was run twice: equal, so it stays
 		return outcome{outputs: stored}
 	}
-	if err := b.o.Store.PutResult(cas.Pure, key, result); err != nil {
+	err = b.o.Store.PutResult(cas.Pure, key, result)
+	var blob *cas.BlobError
+	if errors.As(err, &blob) { // a damaged one of its content was in its place, and somebody has found out since
+		if result, outputs, err = b.perform(ctx, n, true); err != nil {
+			return b.runError(n, err)
+		}
+		err = b.o.Store.PutResult(cas.Pure, key, result)
+	}
+	if err != nil {
 		return outcome{err: err, infra: true}
 	}
+	b.sendPure(n, result, n.took)
 	return outcome{outputs: outputs}
 }
 
