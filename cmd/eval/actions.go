@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 func actionsCommand() *cli.Command {
 	return verb("actions", "the actions of a target: function or command, inputs, seal, key, where it last ran", "TARGET",
-		append(slices.Clone(loadFlags), flagJobs),
+		lookFlags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runActions) })
 }
 
@@ -49,9 +48,9 @@ func (s *session) printAction(eng *engine.Engine, a *graph.Action, e engine.Even
 	case e.Key.IsZero():
 		line("key", "unknown before its inputs are made")
 	case a.Sample != nil:
-		line("rep key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "it is in draws.lock and in the store", engine.Stale: "it would be drawn"}[e.Status])
+		line("rep key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "it is in draws.lock and in the store", engine.Remotely: "the remote cache has it", engine.Stale: "it would be drawn"}[e.Status])
 	default:
-		line("key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "its result is in the store", engine.Stale: "it would run"}[e.Status])
+		line("key", "%s (%s)", e.Key, map[engine.Status]string{engine.Disk: "its result is in the store", engine.Remotely: "the remote cache has its result", engine.Stale: "it would run"}[e.Status])
 	}
 	if a.Kind == graph.Evaluate {
 		d := a.Fn.Digest()

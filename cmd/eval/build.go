@@ -57,10 +57,19 @@ func runBuild(ctx context.Context, s *session) error {
 		log.finish(rep, cards)
 		s.noteGone(os.Stderr, targets)
 		if err == nil {
-			return verdictOf(rep, met)
+			return worse(verdictOf(rep, met), s.flushRemote(ctx))
 		}
 	}
 	return err
+}
+
+// worse is what applies of a build's verdict and of what became of its uploads:
+// a seal that can't be had comes first, and then the machine.
+func worse(verdict, uploads error) error {
+	if e := new(exitError); uploads == nil || errors.As(verdict, &e) && e.code == exitSeal {
+		return verdict
+	}
+	return uploads
 }
 
 // verdictOf turns what a build did into an exit code.
@@ -273,6 +282,9 @@ func summary(rep *engine.Report, interrupted bool) string {
 		}
 	}
 	parts := []string{fmt.Sprintf("%d ran", rep.Ran), fmt.Sprintf("%d cached", rep.Disk)}
+	if rep.Remote > 0 {
+		parts = append(parts, fmt.Sprintf("%d from the remote cache", rep.Remote))
+	}
 	if rep.Failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d failed", rep.Failed))
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func explainCommand() *cli.Command {
-	flags := append(slices.Clone(loadFlags), flagJobs,
+	flags := append(slices.Clone(lookFlags),
 		&cli.BoolFlag{Name: "reps", DisableDefaultText: true, Usage: "which reps flipped at the last change, and by which edit"})
 	return verb("explain", "why a target ran last time, or why it would run now", "TARGET", flags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runExplain) })

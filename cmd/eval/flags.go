@@ -50,12 +50,17 @@ var (
 	flagSeal  = &cli.StringFlag{Name: "seal", Usage: "`KIND` is full, or none: processes run without a seal, and every such result is marked", DefaultText: "full"}
 	flagCheck = &cli.BoolFlag{Name: "check_determinism", DisableDefaultText: true, Usage: "run every action of the targets twice, whatever is stored, and compare"}
 
-	loadFlags  = []cli.Flag{flagStore, flagSet, flagConfig, flagSeal}
-	buildFlags = append(slices.Clone(loadFlags), flagJobs, flagKeep, flagCheck, flagEvents, flagProf, flagDraws, flagBudget, flagUnsure)
+	loadFlags = []cli.Flag{flagStore, flagSet, flagConfig, flagSeal}
+	// lookFlags are of verbs that say what a build would do, or did.
+	lookFlags  = slices.Concat(loadFlags, []cli.Flag{flagJobs}, remoteFlags)
+	buildFlags = slices.Concat(lookFlags, []cli.Flag{flagKeep, flagCheck, flagEvents, flagProf, flagDraws, flagBudget, flagUnsure})
 )
 
 // choices are the values of flags that take a word out of a few.
-var choices = map[string][]string{"seal": {"full", "none"}, "budget_unknown": {"allow", "refuse"}}
+var choices = map[string][]string{
+	"seal": {"full", "none"}, "budget_unknown": {"allow", "refuse"},
+	"remote_upload": {"auto", "always", "never"}, "remote_download": {"toplevel", "all", "minimal"},
+}
 
 func isBool(f cli.Flag) bool { _, ok := f.(*cli.BoolFlag); return ok }
 
@@ -283,7 +288,11 @@ func (s *settings) takeRC(verbName string, flags []cli.Flag, config string) erro
 				return usageErrorf("%s: --config does not stand in .evalrc", at).hint("give it on the command line or in EVAL_CONFIG")
 			}
 			for k, v := range line.values {
-				if findFlag(flags, k) != nil {
+				switch f := findFlag(flags, k); f.(type) {
+				case nil:
+				case *cli.StringSliceFlag: // they add up
+					s.values[k] += v
+				default:
 					s.values[k] = v
 				}
 			}

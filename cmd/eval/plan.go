@@ -13,7 +13,7 @@ import (
 )
 
 func planCommand() *cli.Command {
-	flags := append(slices.Clone(loadFlags), flagJobs,
+	flags := append(slices.Clone(lookFlags),
 		&cli.BoolFlag{Name: "exit_code", DisableDefaultText: true, Usage: "exit with 1 if anything would run"})
 	return verb("plan", "say what a build would run, and why; run nothing", "PATTERN...", flags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runPlan) })
@@ -40,14 +40,18 @@ func runPlan(ctx context.Context, s *session) error {
 		}
 		keys[a.Key] = true
 	}
+	brought := ""
+	if rep.Remote > 0 {
+		brought = fmt.Sprintf(", %d on the remote cache", rep.Remote)
+	}
 	if total == 0 {
-		fmt.Fprintf(stdout, "nothing would run; %s up to date\n", plural(rep.Disk, "action is", "actions are"))
+		fmt.Fprintf(stdout, "nothing would run; %s up to date%s\n", plural(rep.Disk+rep.Remote, "action is", "actions are"), brought)
 	} else {
 		twins := ""
 		if equal > 0 {
 			twins = fmt.Sprintf(" (%d more are equal to one of these)", equal)
 		}
-		fmt.Fprintf(stdout, "%s would run, of %d%s; %s\n", plural(total-equal, "action", "actions"), rep.Actions, twins, drawPlan(rep))
+		fmt.Fprintf(stdout, "%s would run, of %d%s%s; %s\n", plural(total-equal, "action", "actions"), rep.Actions, twins, brought, drawPlan(rep))
 	}
 	if len(rep.Problems) > 0 {
 		return exit(exitFailed)

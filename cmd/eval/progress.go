@@ -26,6 +26,7 @@ type progress struct {
 	started time.Time
 	ran     int
 	cached  int
+	remote  int
 }
 
 const (
@@ -46,6 +47,8 @@ func (p *progress) event(e engine.Event) {
 		p.ran++
 	case engine.Disk:
 		p.cached++
+	case engine.Remotely:
+		p.remote++
 	}
 	if p.live {
 		if now := time.Now(); now.Sub(p.last) > redraw {
@@ -54,7 +57,11 @@ func (p *progress) event(e engine.Event) {
 			if e.Done > 0 && e.Done < e.Total {
 				left = fmt.Sprintf(", %s left", (now.Sub(p.started) * time.Duration(e.Total-e.Done) / time.Duration(e.Done)).Round(time.Second))
 			}
-			fmt.Fprintf(p.w, "%s%d/%d actions, %d ran, %d cached%s", clearLine, e.Done, e.Total, p.ran, p.cached, left)
+			remote := ""
+			if p.remote > 0 {
+				remote = fmt.Sprintf(", %d from the remote cache", p.remote)
+			}
+			fmt.Fprintf(p.w, "%s%d/%d actions, %d ran, %d cached%s%s", clearLine, e.Done, e.Total, p.ran, p.cached, remote, left)
 		}
 		return
 	}
@@ -226,7 +233,7 @@ func (l *eventLog) finish(rep *engine.Report, cards []*scorecard) {
 		USDSpent   float64 `json:"usd_spent"`
 		USDSaved   float64 `json:"usd_saved"`
 		USDUnknown int     `json:"usd_unknown"`
-	}{"summary", len(rep.Targets), rep.Actions, rep.Ran, rep.Disk, 0, rep.Failed, rep.Skipped, degraded, rep.Drawn, micros(rep.Spent.USD), micros(rep.Saved.USD), rep.Spent.Unknown})
+	}{"summary", len(rep.Targets), rep.Actions, rep.Ran, rep.Disk, rep.Remote, rep.Failed, rep.Skipped, degraded, rep.Drawn, micros(rep.Spent.USD), micros(rep.Saved.USD), rep.Spent.Unknown})
 }
 
 // micros rounds dollars to millionths, so that a sum of cents is one.

@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/cas/remote/remotetest"
 )
 
 // TestReadme runs every command of README.md, in order, and compares what it
@@ -53,6 +56,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	server := remotetest.Start(t, remotetest.Knobs{Funcs: []cas.Func{cas.SHA256}, Zstd: true, Complete: true}) // as bazel-remote is
 	commands := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
 		for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
@@ -67,6 +71,7 @@ func TestReadme(t *testing.T) {
 				dir = repo
 				line = strings.Replace(line, "make examples", "ev lock //examples/... && ev build --draws=allow //examples/...", 1)
 			}
+			line = strings.Replace(line, "grpc://127.0.0.1:9092", server.Address, 1)
 			cmd := exec.Command("sh", "-c", line)
 			cmd.Dir, cmd.Env = dir, env
 			out, err := cmd.CombinedOutput()

@@ -15,6 +15,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/evalbuild/eval/cas"
+	"github.com/evalbuild/eval/cas/remote"
 	"github.com/evalbuild/eval/sandbox"
 	"github.com/evalbuild/eval/starlark"
 	"github.com/evalbuild/eval/workspace"
@@ -40,6 +41,7 @@ type session struct {
 	// sandbox runs processes; nil until an engine is made.
 	sandbox *sandbox.Sandbox
 	run     *draws.Run             // nil until something is drawn
+	remote  *remote.Cache          // nil: none is named
 	locks   map[string]*draws.Lock // see readLock
 }
 
@@ -90,6 +92,10 @@ func open(s *settings) (*session, error) {
 	}
 	ses := &session{settings: s, ws: ws, root: root, cwd: filepath.ToSlash(rel), store: store, state: state, files: sources(files{ws})}
 	ses.loader = ses.newLoader(files{ws})
+	if err := ses.openRemote(); err != nil {
+		ws.Close()
+		return nil, err
+	}
 	ses.tools = tools{hosttools.New(hosttools.Options{Func: store.Func(), Cache: filepath.Join(state, "tools"), Now: time.Now})}
 	return ses, nil
 }
@@ -135,6 +141,9 @@ func (s *session) close() {
 	}
 	if s.sandbox != nil {
 		s.sandbox.Close()
+	}
+	if s.remote != nil {
+		s.remote.Close()
 	}
 	if s.run != nil {
 		if err := s.run.Close(); err != nil {
@@ -236,5 +245,8 @@ func (s *session) engine(o engine.Options) *engine.Engine {
 	o.Locks = toolslock.NewSet(s.store.Func(), s.packageFolder)
 	o.VerifySeal = sandbox.VerifyRecord
 	o.DrawLock, o.Run, o.Watch = s.drawLock, s.runs(), watch()
+	if s.remote != nil {
+		o.Remote, o.Upload, o.Download = engineRemote{s.remote}, s.uploads(), s.downloads()
+	}
 	return engine.New(o)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,7 +13,7 @@ import (
 )
 
 func showCommand() *cli.Command {
-	return verb("show", "a scorecard; one rep: outcome, commands, reply; or how a process ended and its seal", "TARGET [REP]", append(slices.Clone(loadFlags), flagJobs),
+	return verb("show", "a scorecard; one rep: outcome, commands, reply; or how a process ended and its seal", "TARGET [REP]", lookFlags,
 		func(c *cli.Context, s *settings) error { return withSession(c.Context, s, runShow) })
 }
 
