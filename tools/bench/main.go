@@ -4,11 +4,14 @@
 // (SHA-256, all cores) the recorded replies once, measured in the same minute:
 // compare the ratios, since machines differ.
 //
-//	bench PATH-OF-EVAL
+//	bench [--results=N] PATH-OF-EVAL [PART...]
+//
+// Without parts it does all: workspace, live, matrix, arrival, faults, large.
 package main
 
 import (
 	"crypto/sha256"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,26 +27,62 @@ import (
 
 const runs = 5
 
+const nameWidth = 60
+
+type part struct {
+	name string
+	run  func(*bench)
+}
+
+var parts = []part{
+	{"workspace", func(b *bench) {
+		b.row("ev version", 0, runs, nil, "", "version")
+		for _, size := range []struct{ probes, reps int }{{10, 50}, {100, 50}, {1, 5000}} {
+			b.workspace(size.probes, size.reps)
+		}
+	}},
+	{"live", func(b *bench) { b.live(100) }},
+	{"matrix", func(b *bench) { b.matrix("../examples/enterprise") }},
+	{"arrival", func(b *bench) { b.arrival(100, max(1, b.results/100), 20*time.Millisecond) }},
+	{"faults", func(b *bench) { b.faults(400) }},
+	{"large", (*bench).large},
+}
+
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: bench PATH-OF-EVAL")
+	if len(os.Args) == 2 && os.Args[1] == "child" {
+		runChild()
+		return
+	}
+	b := &bench{}
+	flag.IntVar(&b.results, "results", 10_000, "how many results the part arrival has on the server")
+	flag.Usage = func() {
+		fmt.Fprintln(os.Stderr, "usage: bench [--results=N] PATH-OF-EVAL [workspace | live | matrix | arrival | faults | large]...")
 		os.Exit(2)
 	}
-	exe, err := filepath.Abs(os.Args[1])
+	flag.Parse()
+	if flag.NArg() < 1 || b.results < 1 {
+		flag.Usage()
+	}
+	chosen := flag.Args()[1:]
+	for _, name := range chosen {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			flag.Usage()
+		}
+	}
+	var err error
+	b.exe, err = filepath.Abs(flag.Arg(0))
 	check(err)
-	dir, err := os.MkdirTemp("", "eval-bench-")
+	b.dir, err = os.MkdirTemp("", "eval-bench-")
 	check(err)
-	defer os.RemoveAll(dir)
-	b := &bench{exe: exe, dir: dir}
+	defer os.RemoveAll(b.dir)
 
 	fmt.Printf("%d cores; median of %d runs, wall time; peak memory of the process\n\n", runtime.NumCPU(), runs)
-	fmt.Printf("%-52s %9s %9s %8s\n", "", "seconds", "v hashing", "MB")
-	b.row("ev version", 0, runs, nil, "", "version")
-	for _, size := range []struct{ probes, reps int }{{10, 50}, {100, 50}, {1, 5000}} {
-		b.workspace(size.probes, size.reps)
+	fmt.Printf("%-*s %9s %9s %8s\n", nameWidth, "", "seconds", "v hashing", "MB")
+	for _, p := range parts {
+		if len(chosen) == 0 || slices.Contains(chosen, p.name) {
+			p.run(b)
+		}
 	}
-	b.live(100)
-	b.matrix("../examples/enterprise")
 }
 
 func check(err error) {
@@ -53,7 +92,10 @@ func check(err error) {
 	}
 }
 
-type bench struct{ exe, dir string }
+type bench struct {
+	exe, dir string
+	results  int
+}
 
 // workspace measures one workspace of probes × 2 arms × reps.
 func (b *bench) workspace(probes, reps int) {
@@ -65,7 +107,7 @@ func (b *bench) workspace(probes, reps int) {
 		name = fmt.Sprintf("%d actions (1 probe)", actions)
 	}
 	base := hashing(root)
-	fmt.Printf("\n%-52s %9.3f\n", "read and hash "+fmt.Sprint(2*probes*reps)+" replies", base.Seconds())
+	fmt.Printf("\n%-*s %9.3f\n", nameWidth, "read and hash "+fmt.Sprint(2*probes*reps)+" replies", base.Seconds())
 	b.row(name+": first build", base, 1, nil, root, "build", "//...")
 	// Younger files are hashed each time: see the racy-timestamp rule.
 	time.Sleep(2500 * time.Millisecond)
@@ -117,41 +159,58 @@ func (b *bench) matrix(example string) {
 	b.row("112 scenarios: one contract edited", 0, runs, edit, root, build...)
 }
 
-// row prints the median of n runs; with an empty name it only runs.
-func (b *bench) row(name string, base time.Duration, n int, before func(), root string, args ...string) {
+// row prints the median of n runs and returns it; with an empty name it only runs.
+func (b *bench) row(name string, base time.Duration, n int, before func(), root string, args ...string) time.Duration {
 	var times []time.Duration
 	var peak int64
 	for range n {
 		if before != nil {
 			before()
 		}
-		cmd := exec.Command(b.exe, args...)
-		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "EVAL_STORE="+filepath.Join(b.dir, "store"), "HOME="+b.dir)
-		var out strings.Builder
-		cmd.Stderr = &out
-		start := time.Now()
-		err := cmd.Run()
-		times = append(times, time.Since(start))
-		if err != nil {
-			check(fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out.String()))
-		}
-		peak = max(peak, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)
+		took, mb, _ := b.measure(root, args...)
+		times, peak = append(times, took), max(peak, mb)
 	}
+	m := median(times)
 	if name == "" {
-		return
+		return m
 	}
-	slices.Sort(times)
-	median := times[len(times)/2]
-	ratio := ""
-	if base > 0 {
-		ratio = fmt.Sprintf("%.1f", float64(median)/float64(base))
+	b.print(name, m, base, peak)
+	return m
+}
+
+// measure runs the binary once. It gives the wall time, the peak memory in MB and
+// what was printed.
+func (b *bench) measure(root string, args ...string) (took time.Duration, peak int64, out string) {
+	cmd := exec.Command(b.exe, args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "EVAL_STORE="+filepath.Join(b.dir, "store"), "HOME="+b.dir)
+	var all strings.Builder
+	cmd.Stdout, cmd.Stderr = &all, &all
+	start := time.Now()
+	err := cmd.Run()
+	took = time.Since(start)
+	if err != nil {
+		check(fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, all.String()))
 	}
 	unit := int64(1024) // kB on Linux
 	if runtime.GOOS == "darwin" {
 		unit = 1 << 20
 	}
-	fmt.Printf("%-52s %9.3f %9s %8d\n", name, median.Seconds(), ratio, peak/unit)
+	return took, cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / unit, all.String()
+}
+
+// print prints a line of a table; base is what the time is compared with, peak in
+// MB.
+func (b *bench) print(name string, took, base time.Duration, peak int64) {
+	ratio := ""
+	if base > 0 {
+		ratio = fmt.Sprintf("%.1f", float64(took)/float64(base))
+	}
+	fmt.Printf("%-*s %9.3f %9s %8d\n", nameWidth, name, took.Seconds(), ratio, peak)
+}
+
+func median(times []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(times))[len(times)/2]
 }
 
 // generateLive writes a workspace with a live probe and returns a function that
