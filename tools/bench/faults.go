@@ -131,7 +131,7 @@ const timeout = 5 * time.Second
 
 // troubles are what a build may say of a server, of each kind once.
 var troubles = []string{
-	"the build goes on without it", "the result doesn't count", "such results don't count",
+	"the build goes on without", "the result doesn't count", "such results don't count",
 	"nothing more is uploaded", "a result is not uploaded", "what it can't give is made again",
 }
 
