@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -31,7 +32,7 @@ var kinds = []struct {
 
 func fillRandom(b []byte, seed uint64) {
 	var key [32]byte
-	key[0] = byte(seed)
+	binary.LittleEndian.PutUint64(key[:], seed)
 	rand.NewChaCha8(key).Read(b)
 }
 
